@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/idem-go/idem/core/internal/canon"
+	"github.com/idem-go/idem/core/operations"
 	"github.com/idem-go/idem/core/store"
 )
 
@@ -53,6 +54,10 @@ type Config struct {
 	// Observe gets the events. It is called synchronously and concurrently, and must return
 	// quickly. Nil: events are dropped. See [LogEvents].
 	Observe func(ctx context.Context, e Event)
+
+	// Audit is asked before an operator's action, and an error forbids it: no audit, no change. It may write a log that can't be
+	// changed, or ask who may do what. Nil: all actions are allowed. See [Engine.Operations].
+	Audit func(ctx context.Context, a operations.Action) error
 
 	// Refuse makes the answer of a refusal, for services with their own error format: they may
 	// answer 200 to everything, 409 where 422 is the default, or show a page to a browser. It may

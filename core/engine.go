@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/idem-go/idem/core/operations"
 	"github.com/idem-go/idem/core/store"
 	"github.com/idem-go/idem/core/store/memstore"
 )
@@ -25,6 +26,7 @@ type Engine struct {
 	remark       func(context.Context) string
 	storeTimeout time.Duration
 	observer     func(context.Context, Event)
+	audit        func(context.Context, operations.Action) error
 	refuse       func(context.Context, *Refusal) *Response
 	runs         runs
 	cleanups     chan struct{} // bounds the releases that follow a failed Acquire
@@ -63,6 +65,7 @@ func New(c Config) (*Engine, error) {
 		remark:       c.Remark,
 		storeTimeout: c.StoreTimeout,
 		observer:     c.Observe,
+		audit:        c.Audit,
 		refuse:       c.Refuse,
 		cleanups:     make(chan struct{}, maxCleanups),
 		waits:        map[Key]*wait{},
@@ -77,6 +80,36 @@ func New(c Config) (*Engine, error) {
 		e.observer(context.Background(), Event{Kind: StoreIsLocal})
 	}
 	return e, nil
+}
+
+// Operations are the engine's operations, for operators. The error is [operations.ErrNoInspector] if the store can't be looked
+// into. An action is an event of the kind [Operated].
+func (e *Engine) Operations() (*operations.Operations, error) {
+	c := operations.Config{
+		Store: e.store, Prefix: e.prefix, Audit: e.audit,
+		Encode: func(r *Response) []byte {
+			own := *r
+			own.Header = canonical(own.Header)
+			return appendResponse(nil, &own, &HeaderFilter{})
+		},
+		Decode: func(result []byte) (r Response, ok bool) {
+			if ok = decodeResponse(&r, result); ok {
+				r.Header = r.Header[:len(r.Header)-1] // it is no replay
+			}
+			return r, ok
+		},
+		Observe: func(ctx context.Context, a operations.Action, err error) {
+			if e.observer != nil {
+				op := &a.Operation
+				e.observer(ctx, Event{Kind: Operated, Policy: op.Policy, Route: op.Route, Key: Key{op.Key}, ID: op.ID, Attempt: op.Attempt,
+					Action: a.What, Actor: a.Actor, Reason: a.Reason, Err: err})
+			}
+		},
+	}
+	if !e.can.Local {
+		c.Timeout = e.storeTimeout
+	}
+	return operations.New(c)
 }
 
 // creator names this process for those who look at a store.

@@ -16,6 +16,7 @@ import (
 	"github.com/idem-go/idem/core"
 	"github.com/idem-go/idem/core/adapter"
 	"github.com/idem-go/idem/core/codes"
+	"github.com/idem-go/idem/core/operations"
 	"github.com/idem-go/idem/core/store"
 )
 
@@ -396,6 +397,7 @@ func TestSettingsOfTheEngine(t *testing.T) {
 		"Service":      func(c *core.Config) { c.Service = "Shop-1" + strings.Repeat("s", 58) },
 		"LegacyPrefix": func(c *core.Config) { c.LegacyPrefix = strings.Repeat("p", 128) },
 		"StoreTimeout": func(c *core.Config) { c.StoreTimeout = time.Second },
+		"Audit":        func(c *core.Config) { c.Audit = func(context.Context, operations.Action) error { return nil } },
 		"Remark":       func(c *core.Config) { c.Remark = func(context.Context) string { return "" } },
 		"Observe":      func(c *core.Config) { c.Observe = func(context.Context, core.Event) {} },
 		"Refuse":       func(c *core.Config) { c.Refuse = func(context.Context, *core.Refusal) *core.Response { return nil } },

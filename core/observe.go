@@ -49,10 +49,12 @@ const (
 	// StoreIsLocal: the engine has an in-process store, which forgets everything at a restart and
 	// knows nothing of other instances. [New] reports it once.
 	StoreIsLocal
+	// Operated: an operator has released, settled or forgotten an operation ([Engine.Operations]), or Err says why not.
+	Operated
 )
 
 var kindNames = [...]string{"invalid", "started", "completed", "released", "abandoned", "lost", "unfinished",
-	"lease lost", "renewal failed", "replayed", "refused", "passed", "unprotected", "store is local"}
+	"lease lost", "renewal failed", "replayed", "refused", "passed", "unprotected", "store is local", "operated"}
 
 // String returns the kind's name in lower case.
 func (k Kind) String() string {
@@ -86,6 +88,8 @@ type Event struct {
 	// Failed says that the run has failed; Panicked, that it ended with a panic or
 	// runtime.Goexit, which goes on.
 	Failed, Panicked bool
+	// Action, Actor and Reason are what an operator has done, who that is, and why, if the event is Operated.
+	Action, Actor, Reason string
 	// Err is the error behind the event, if any: of the handler, possibly in an [adapter.ErrUnrendered], of
 	// the store, or of a hook. It may contain whatever they put into it.
 	Err error
@@ -102,7 +106,7 @@ func LogEvents(logger *slog.Logger, refusals slog.Level) func(context.Context, E
 	return func(ctx context.Context, e Event) {
 		level, what := slog.LevelDebug, e.Kind.String()
 		switch e.Kind {
-		case Unprotected, LeaseLost, RunLost, RunAbandoned, RenewFailed, RunUnfinished:
+		case Unprotected, LeaseLost, RunLost, RunAbandoned, RenewFailed, RunUnfinished, Operated:
 			level = slog.LevelWarn
 		case Started:
 			if e.Takeover {
@@ -124,7 +128,7 @@ func LogEvents(logger *slog.Logger, refusals slog.Level) func(context.Context, E
 		if !logger.Enabled(ctx, level) {
 			return
 		}
-		attrs := make([]slog.Attr, 0, 11)
+		attrs := make([]slog.Attr, 0, 14)
 		attrs = append(attrs, slog.String("policy", e.Policy), slog.String("route", e.Route))
 		if e.Key != (Key{}) {
 			attrs = append(attrs, slog.String("key", e.Key.String()))
@@ -140,6 +144,9 @@ func LogEvents(logger *slog.Logger, refusals slog.Level) func(context.Context, E
 		}
 		if e.Code != "" {
 			attrs = append(attrs, slog.String("code", string(e.Code)))
+		}
+		if e.Action != "" {
+			attrs = append(attrs, slog.String("action", e.Action), slog.String("actor", e.Actor), slog.String("reason", e.Reason))
 		}
 		if e.Elapsed > 0 {
 			attrs = append(attrs, slog.Duration("elapsed", e.Elapsed))

@@ -23,7 +23,8 @@ type Inspector interface {
 	//
 	// The store goes on meanwhile: no page makes a call wait for longer than that call takes by itself. A record for
 	// which q asks throughout the list is in it at least once; records that come, change or go meanwhile may be in it or
-	// not. If q.States has neither [Done] nor [Free], those begun first are first, in stores that say so.
+	// not. If q.States has neither [Done] nor [Free], those begun first are first, if the store
+	// declares ListsOldest.
 	List(ctx context.Context, q Query, cursor string) (page []Record, next string, err error)
 
 	// Change makes c of the record under key, in one step, if the record still has the ID, the attempt and the state of

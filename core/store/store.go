@@ -141,6 +141,9 @@ type Capabilities struct {
 	// Inspect looks at the records and changes them for an operator.
 	Inspect Inspector
 
+	// ListsOldest says that a list of running or abandoned records has those begun first at its head, see [Inspector].List.
+	ListsOldest bool
+
 	// Capacity is how many records of up to 512 bytes, with their keys, a store of bounded size holds. Zero means
 	// that it has no bound, or does not know it.
 	Capacity int

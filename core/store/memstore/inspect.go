@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -67,7 +68,7 @@ func (p place) compare(other place) int {
 // List implements [store.Inspector]. The cursor is the place of the last record.
 func (s inspector) List(ctx context.Context, q store.Query, cursor string) (page []store.Record, next string, err error) {
 	oldest := len(q.States) > 0 && !slices.Contains(q.States, store.Done) && !slices.Contains(q.States, store.Free)
-	last, first := place{major: -1}, 0
+	last, first := place{major: math.MinInt64}, 0
 	if major, key, ok := strings.Cut(cursor, " "); ok {
 		last.key = key
 		if last.major, err = strconv.ParseInt(major, 10, 64); err != nil {

@@ -189,13 +189,14 @@ func New(o Config) (*Store, error) {
 // Capabilities implements [store.Store]. The store has all of them.
 func (s *Store) Capabilities() store.Capabilities {
 	return store.Capabilities{
-		Inspect:   inspector{s},
-		Watch:     s.watch,
-		Recall:    s.recall,
-		RecallFor: s,
-		Capacity:  int(max(1, min(s.maxEntries, s.maxBytes/512))),
-		InProcess: true,
-		Local:     true,
+		Inspect:     inspector{s},
+		ListsOldest: true,
+		Watch:       s.watch,
+		Recall:      s.recall,
+		RecallFor:   s,
+		Capacity:    int(max(1, min(s.maxEntries, s.maxBytes/512))),
+		InProcess:   true,
+		Local:       true,
 	}
 }
 

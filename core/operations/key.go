@@ -1,0 +1,81 @@
+package operations
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/idem-go/idem/core/internal/canon"
+)
+
+// parse reads a stored key. It returns false for one that is no operation's: see docs/keys.md.
+func (o *Operations) parse(key string) (op Operation, ok bool) {
+	rest, ok := strings.CutPrefix(key, o.c.Prefix)
+	if ok && !strings.HasPrefix(rest, "U=") { // of all services: the next part is the service
+		_, rest, ok = strings.Cut(rest, ":")
+	}
+	rest, isUser := strings.CutPrefix(rest, "U=")
+	user, rest, isRoute := strings.Cut(rest, "M=") // '=' is in no part
+	route, _, kind := cutPart(rest)
+	if !ok || !isUser || !isRoute || kind == 0 {
+		return op, false
+	}
+	op.Digest, op.User, op.Token = Digest(key), unescape(user), kind == 'T'
+	op.Key, op.Route = key, unescape(route)
+	return op, true
+}
+
+// cutPart cuts a part at the next one, and returns the letter of that; zero if there is none.
+func cutPart(s string) (part, rest string, kind byte) {
+	part, rest, found := strings.Cut(s, "=")
+	if !found || part == "" {
+		return "", "", 0
+	}
+	return part[:len(part)-1], rest, part[len(part)-1]
+}
+
+func unescape(part string) string {
+	if text, err := url.PathUnescape(part); err == nil {
+		return text
+	}
+	return part
+}
+
+// isOf reports whether the operation is the user's, as it may be stored: plain or hashed, and behind the mark of a source, an issuer or a
+// verified caller.
+func (op *Operation) isOf(user string) bool {
+	sum := sha256.Sum256([]byte(user))
+	hashed := "#" + base64.RawURLEncoding.EncodeToString(sum[:])
+	behind, marked := op.User, strings.Contains(op.User, "#")
+	return behind == user || strings.HasSuffix(behind, hashed) || marked && (strings.HasSuffix(behind, "#"+user) || strings.HasSuffix(behind, " "+user))
+}
+
+func appendPart(s string) string { return string(canon.AppendPart(nil, s)) }
+
+// cursor is where a list goes on: in a phase, on a page of the store, behind an operation.
+type cursor struct {
+	phase int
+	page  string
+	last  string // the digest; empty: at the beginning of the page
+}
+
+func (c cursor) String() string {
+	return strconv.Itoa(c.phase) + "." + c.last + "." + base64.RawURLEncoding.EncodeToString([]byte(c.page))
+}
+
+func parseCursor(text string, phases int) (c cursor, err error) {
+	if text == "" {
+		return c, nil
+	}
+	phase, rest, _ := strings.Cut(text, ".")
+	last, page, found := strings.Cut(rest, ".")
+	raw, err1 := base64.RawURLEncoding.DecodeString(page)
+	n, err2 := strconv.Atoi(phase)
+	if !found || err1 != nil || err2 != nil || n < 0 || n >= phases {
+		return c, errors.New("idem: Query.From is no cursor of such a list")
+	}
+	return cursor{n, string(raw), last}, nil
+}

@@ -1,0 +1,302 @@
+package operations
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/idem-go/idem/core/adapter"
+	"github.com/idem-go/idem/core/store"
+)
+
+// Errors of [New], and of the actions. Those of a store.Inspector are returned, too.
+var (
+	// ErrNoInspector is returned for a store that can't be looked into.
+	ErrNoInspector = errors.New("idem: the store declares no Inspect, so that nobody can look into it")
+	// ErrNotFound is returned if there is no such operation.
+	ErrNotFound = errors.New("idem: there is no such operation")
+	// ErrRunning is returned by Forget for an operation whose run holds its claim.
+	ErrRunning = errors.New("idem: the operation is running: when it is forgotten, a second run may begin beside the first")
+	// ErrToken is returned by Forget for the record of a token: a token that is forgotten can be used once more.
+	ErrToken = errors.New("idem: the record of a token is not forgotten: the token could be used once more")
+	// ErrUnsigned is returned for an action without an actor or a reason.
+	ErrUnsigned = errors.New("idem: an action needs an actor and a reason")
+)
+
+// Operations are the operations of one service, or of all services on a store. It is safe for concurrent use.
+type Operations struct {
+	c       Config
+	inspect store.Inspector
+}
+
+// Config says whose operations they are. [core.Engine.Operations] fills it in.
+//
+// [core.Engine.Operations]: https://pkg.go.dev/github.com/idem-go/idem/core#Engine.Operations
+type Config struct {
+	// Store has the records.
+	Store store.Store
+	// Prefix is what stored keys begin with. With "idem:" they are those of all services.
+	Prefix string
+	// Timeout limits each call of the store. Zero: none.
+	Timeout time.Duration
+	// Audit is asked before an action. An error forbids it. Nil: all are allowed.
+	Audit func(ctx context.Context, a Action) error
+	// Observe is told of an action, and why it was not done.
+	Observe func(ctx context.Context, a Action, err error)
+	// Encode makes the result of an answer for a store, and Decode an answer of a result.
+	Encode func(*adapter.Response) []byte
+	Decode func(result []byte) (adapter.Response, bool)
+}
+
+// New returns the operations of c. The error is [ErrNoInspector].
+func New(c Config) (*Operations, error) {
+	inspect := c.Store.Capabilities().Inspect
+	if inspect == nil {
+		return nil, ErrNoInspector
+	}
+	return &Operations{c: c, inspect: inspect}, nil
+}
+
+// Operation is what a store knows of an operation, as [Operations] have found it.
+type Operation struct {
+	// Digest is what logs call the operation's key: 16 hexadecimal digits.
+	Digest string
+	// Record is what the store knows. Its Key may name a user: do not log it.
+	store.Record
+	// Route is the method and route of a request, DO and the name of a task, or the policy of a token.
+	Route string
+	// User is the user's part of the key: as it is, or, after a '#', hashed. It may have a mark of its source and a '#' before it.
+	User string
+	// Token says that the key is that of a token.
+	Token bool
+	// Next is a cursor for what follows in the list that the operation is from, see Query.From.
+	Next string
+}
+
+// Query says which operations [Operations.List] returns. The zero Query asks for all.
+type Query struct {
+	// User is their user, in clear, wherever its source is. Empty: any.
+	User string
+	// Route is their method and route, as Operation has it. Empty: any.
+	Route string
+	// Policy is the name of their policy. Empty: any.
+	Policy string
+	// States are their states. None: any; those that are abandoned are first, then those that run, in each the oldest first, where
+	// the store can tell.
+	States []store.State
+	// OlderThan leaves out those that were begun more recently, by this process's clock and the store's. Zero: none is left out.
+	OlderThan time.Duration
+	// Limit is how many are returned at most. Zero: no limit.
+	Limit int
+	// From is the Next of the operation that was last in an earlier list with the same query: the list goes on behind it,
+	// today or tomorrow. Empty: it begins.
+	From string
+}
+
+// List returns operations, page by page, while the store goes on. An error ends the list.
+func (o *Operations) List(ctx context.Context, q Query) iter.Seq2[Operation, error] {
+	return func(yield func(Operation, error) bool) {
+		phases := [][]store.State{q.States}
+		if len(q.States) == 0 && o.c.Store.Capabilities().ListsOldest {
+			phases = [][]store.State{{store.Abandoned}, {store.Running}, {store.Done, store.Free}}
+		}
+		at, err := parseCursor(q.From, len(phases))
+		if err != nil {
+			yield(Operation{}, err)
+			return
+		}
+		for left := cmp.Or(max(q.Limit, 0), -1); at.phase < len(phases); at = (cursor{phase: at.phase + 1}) {
+			for {
+				page, next, err := o.page(ctx, &q, phases[at.phase], at.page, left)
+				if err != nil {
+					yield(Operation{}, err)
+					return
+				}
+				after := slices.IndexFunc(page, func(op Operation) bool { return op.Digest == at.last })
+				for _, op := range page[after+1:] {
+					op.Next = cursor{at.phase, at.page, op.Digest}.String()
+					if !yield(op, nil) {
+						return
+					}
+					if left--; left == 0 {
+						return
+					}
+				}
+				if at = (cursor{phase: at.phase, page: next}); next == "" {
+					break
+				}
+			}
+		}
+	}
+}
+
+// page returns a page of operations that q asks for, and the store's cursor of the next one.
+func (o *Operations) page(ctx context.Context, q *Query, states []store.State, from string, left int) (page []Operation, next string, err error) {
+	ctx, cancel := o.limit(ctx)
+	defer cancel()
+	ask := store.Query{Prefix: o.c.Prefix, Policy: q.Policy, States: states, Limit: max(left, 0), Match: func(key string) bool {
+		op, ok := o.parse(key)
+		return ok && (q.Route == "" || op.Route == q.Route) && (q.User == "" || op.isOf(q.User))
+	}}
+	records, next, err := o.inspect.List(ctx, ask, from)
+	for _, r := range records {
+		if q.OlderThan <= 0 || !r.Begun.IsZero() && time.Since(r.Begun) >= q.OlderThan {
+			op, _ := o.parse(r.Key)
+			op.Record = r
+			page = append(page, op)
+		}
+	}
+	return page, next, err
+}
+
+// Lookup returns the operation that text names, with its result: a digest of a key, as in logs, or an operation id. The error is
+// [ErrNotFound] if there is none. The store's keys are gone through for it.
+func (o *Operations) Lookup(ctx context.Context, text string) (Operation, error) {
+	text = strings.ToLower(strings.TrimSpace(text))
+	ask := store.Query{Prefix: o.c.Prefix, Limit: 1000, Match: func(key string) bool { _, ok := o.parse(key); return ok }}
+	if id, err := store.ParseID(text); err == nil {
+		ask.ID = id
+	} else if b, err := hex.DecodeString(text); err != nil || len(b) != 8 {
+		return Operation{}, fmt.Errorf("idem: %q is neither the digest of a key (16 hexadecimal digits) nor an operation id (32)", text)
+	} else {
+		ask.Match = func(key string) bool { return Digest(key) == text }
+	}
+	return o.find(ctx, ask)
+}
+
+// LookupKey returns the operation of a user under a key that the client has chosen, with its result. route is method and route, or
+// empty: any. The error is [ErrNotFound] if there is none.
+func (o *Operations) LookupKey(ctx context.Context, user, route, key string) (Operation, error) {
+	return o.find(ctx, store.Query{Prefix: o.c.Prefix, Limit: 1000, Match: func(stored string) bool {
+		op, ok := o.parse(stored)
+		_, clientKey, found := strings.Cut(stored, "K=")
+		return ok && found && clientKey == appendPart(key) && (route == "" || op.Route == route) && op.isOf(user)
+	}})
+}
+
+// find returns the first record that is asked for, with its result.
+func (o *Operations) find(ctx context.Context, ask store.Query) (Operation, error) {
+	for from := ""; ; {
+		page, next, err := func() ([]store.Record, string, error) {
+			ctx, cancel := o.limit(ctx)
+			defer cancel()
+			return o.inspect.List(ctx, ask, from)
+		}()
+		if err != nil {
+			return Operation{}, err
+		}
+		for _, r := range page {
+			op, ok := o.parse(r.Key)
+			if !ok {
+				continue
+			}
+			ctx, cancel := o.limit(ctx)
+			defer cancel()
+			if op.Record, err = o.inspect.Lookup(ctx, r.Key); !errors.Is(err, store.ErrNoRecord) {
+				return op, err
+			}
+		}
+		if from = next; from == "" {
+			return Operation{}, ErrNotFound
+		}
+	}
+}
+
+// Answer returns the stored response of an operation that Lookup has found; false if there is none.
+func (o *Operations) Answer(op Operation) (adapter.Response, bool) { return o.c.Decode(op.Result) }
+
+// By is who does something, and why. Both are required.
+type By struct{ Actor, Reason string }
+
+// Action is what an operator does.
+type Action struct {
+	// What is "release", "settle" or "forget".
+	What      string
+	Operation Operation
+	By
+}
+
+// Release lets an abandoned operation run again: the next request under its key runs, whoever sends it, as a takeover, also under
+// core.Uncertain.
+func (o *Operations) Release(ctx context.Context, op Operation, by By) error {
+	return o.do(ctx, Action{"release", op, by}, store.Change{To: store.Free}, nil)
+}
+
+// Settle finishes an abandoned or free operation with an answer that every duplicate gets, for so long as retention says. Its status
+// must be a final one, from 200 to 999. A task has no response: settle it with SettleTask.
+func (o *Operations) Settle(ctx context.Context, op Operation, answer *adapter.Response, retention time.Duration, by By) error {
+	var fault error
+	if strings.HasPrefix(op.Route, "DO ") {
+		fault = errors.New("idem: a task has a value, and no response")
+	} else if answer == nil || answer.Status < 200 || answer.Status > 999 {
+		fault = errors.New("idem: an answer has a status from 200 to 999")
+	}
+	var result []byte
+	if fault == nil {
+		result = o.c.Encode(answer)
+	}
+	return o.do(ctx, Action{"settle", op, by}, store.Change{To: store.Done, Result: result, Retention: retention}, fault)
+}
+
+// Forget removes the record of an operation: the next request is a first one, and runs. A running one whose lease has not passed is
+// refused with [ErrRunning], unless evenIfRunning is set.
+func (o *Operations) Forget(ctx context.Context, op Operation, evenIfRunning bool, by By) error {
+	var fault error
+	if op.Token {
+		fault = ErrToken
+	} else if op.State == store.Running && !evenIfRunning {
+		fault = ErrRunning
+	}
+	return o.do(ctx, Action{"forget", op, by}, store.Change{}, fault)
+}
+
+// do makes the change, unless there is a fault, or the audit forbids it.
+func (o *Operations) do(ctx context.Context, a Action, c store.Change, err error) error {
+	if err == nil {
+		err = c.Validate(a.Operation.State)
+	}
+	if err == nil && (strings.TrimSpace(a.Actor) == "" || strings.TrimSpace(a.Reason) == "") {
+		err = ErrUnsigned
+	}
+	if err == nil && o.c.Audit != nil {
+		if err = o.c.Audit(ctx, a); err != nil {
+			err = fmt.Errorf("idem: the audit has forbidden it: %w", err)
+		}
+	}
+	if err == nil {
+		c.Remark = note(fmt.Sprintf("%s by %s: %s", a.What, a.Actor, a.Reason))
+		ctx, cancel := o.limit(ctx)
+		defer cancel()
+		err = o.inspect.Change(ctx, a.Operation.Key, a.Operation.Record, c)
+	}
+	if o.c.Observe != nil {
+		o.c.Observe(ctx, a, err)
+	}
+	return err
+}
+
+// note makes text fit a remark.
+func note(text string) string {
+	text = strings.ReplaceAll(strings.ToValidUTF8(text, "\ufffd"), "\x00", "\ufffd")
+	return strings.ToValidUTF8(text[:min(len(text), 255)], "")
+}
+
+func (o *Operations) limit(ctx context.Context) (context.Context, context.CancelFunc) {
+	if o.c.Timeout <= 0 {
+		return ctx, func() {}
+	}
+	return context.WithTimeout(ctx, o.c.Timeout)
+}
+
+// Digest returns what logs call a stored key: the first 16 hexadecimal digits of its SHA-256 digest.
+func Digest(key string) string {
+	sum := sha256.Sum256([]byte(key))
+	return hex.EncodeToString(sum[:8])
+}

@@ -1,0 +1,290 @@
+package operations_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"regexp"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/operations"
+	"github.com/idem-go/idem/core/store"
+	"github.com/idem-go/idem/core/store/memstore"
+	"github.com/idem-go/idem/httpidem"
+)
+
+var by = operations.By{Actor: "ana", Reason: "the bank knows nothing of it"}
+
+// service is a small one, whose POST /charges does not know at first whether it has charged.
+type service struct {
+	*testing.T
+	log    bytes.Buffer
+	events []core.Event
+	engine *core.Engine
+	ops    *operations.Operations
+	guard  *core.Guard
+	runs   atomic.Int64
+	fails  bool
+}
+
+func newService(t *testing.T, c core.Config) *service {
+	s := &service{T: t, fails: true}
+	log := core.LogEvents(slog.New(slog.NewTextHandler(&s.log, nil)), slog.LevelInfo)
+	c.User = core.UserFromHeader("X-User")
+	c.Observe = func(ctx context.Context, ev core.Event) {
+		s.events = append(s.events, ev)
+		log(ctx, ev)
+	}
+	s.engine = core.MustNew(c)
+	var err error
+	s.ops, err = s.engine.Operations()
+	require.NoError(t, err)
+	s.guard = s.engine.MustGuard(core.Policy{Name: "charges", Key: core.Header(core.Required), Record: core.Record{Abandoned: core.Uncertain(nil)}})
+	return s
+}
+
+// charge sends POST /charges, and returns the status and the body.
+func (s *service) charge(user, key string) (int, string) {
+	s.Helper()
+	mux := http.NewServeMux()
+	mux.Handle("POST /charges", httpidem.New(s.guard)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		run := core.RunFrom(r.Context())
+		if s.runs.Add(1); s.fails {
+			run.Abandon()
+		}
+		w.WriteHeader(http.StatusCreated)
+		fmt.Fprintf(w, "attempt %d, takeover %t", run.Attempt(), run.Takeover())
+	})))
+	w, r := httptest.NewRecorder(), httptest.NewRequest("POST", "/charges", strings.NewReader("{}"))
+	r.Header.Set("X-User", user)
+	r.Header.Set("Idempotency-Key", key)
+	mux.ServeHTTP(w, r)
+	return w.Code, w.Body.String()
+}
+
+// stuck makes an operation whose outcome is uncertain, and finds it by what is in the log.
+func (s *service) stuck(key string) operations.Operation {
+	s.Helper()
+	s.charge("alice", key)
+	s.log.Reset()
+	status, body := s.charge("alice", key)
+	require.Equal(s, http.StatusConflict, status, body)
+	line := regexp.MustCompile(`msg="idem: refused".* key=([0-9a-f]{16}) operation=([0-9a-f]{32}) .*code=uncertain`).FindStringSubmatch(s.log.String())
+	require.NotNil(s, line, s.log.String())
+	op, err := s.ops.Lookup(s.Context(), line[1])
+	require.NoError(s, err)
+	same, err := s.ops.Lookup(s.Context(), " "+strings.ToUpper(line[2])+"\n")
+	require.NoError(s, err)
+	require.Equal(s, op.ID, same.ID)
+	require.Equal(s, []any{store.Abandoned, "POST /charges", "alice", "charges", line[1]}, []any{op.State, op.Route, op.User, op.Policy, op.Digest})
+	return op
+}
+
+func TestRelease(t *testing.T) {
+	s := newService(t, core.Config{})
+	op := s.stuck("k")
+	require.NoError(t, s.ops.Release(t.Context(), op, by))
+	s.fails = false
+	status, body := s.charge("alice", "k")
+	assert.Equal(t, 201, status)
+	assert.Equal(t, "attempt 2, takeover true", body)
+	assert.EqualValues(t, 2, s.runs.Load())
+
+	// Who clicks once more, or too late, does nothing.
+	err := s.ops.Release(t.Context(), op, by)
+	require.ErrorIs(t, err, store.ErrMovedOn)
+	ev := s.events[len(s.events)-1]
+	assert.Equal(t, core.Event{Kind: core.Operated, Policy: "charges", Route: "POST /charges", Key: ev.Key, ID: op.ID, Attempt: 1,
+		Action: "release", Actor: "ana", Reason: by.Reason, Err: err}, ev)
+	assert.Equal(t, op.Digest, ev.Key.String())
+	assert.Contains(t, s.log.String(), `action=release actor=ana reason="the bank knows nothing of it"`)
+}
+
+func TestSettle(t *testing.T) {
+	s := newService(t, core.Config{})
+	op := s.stuck("k")
+	answer := &core.Response{Status: 402, Header: []core.Field{{Name: "content-type", Value: "text/plain"}}, Body: []byte("the card was declined")}
+	require.NoError(t, s.ops.Settle(t.Context(), op, answer, time.Hour, by))
+	status, body := s.charge("alice", "k")
+	assert.Equal(t, 402, status)
+	assert.Equal(t, "the card was declined", body)
+	assert.EqualValues(t, 1, s.runs.Load())
+
+	op, err := s.ops.LookupKey(t.Context(), "alice", "POST /charges", "k")
+	require.NoError(t, err)
+	stored, ok := s.ops.Answer(op)
+	require.True(t, ok)
+	assert.Equal(t, core.Response{Status: 402, Header: []core.Field{{Name: "Content-Type", Value: "text/plain"}}, Body: []byte("the card was declined")}, stored)
+	assert.Equal(t, "settle by ana: the bank knows nothing of it", op.Remark)
+
+	assert.ErrorIs(t, s.ops.Forget(t.Context(), op, false, operations.By{Actor: "ana"}), operations.ErrUnsigned)
+	require.NoError(t, s.ops.Forget(t.Context(), op, false, by))
+	s.charge("alice", "k")
+	assert.EqualValues(t, 2, s.runs.Load(), "it is forgotten")
+	_, err = s.ops.Lookup(t.Context(), op.ID.String())
+	assert.ErrorIs(t, err, operations.ErrNotFound)
+}
+
+// What makes no sense, and what is forbidden, changes nothing.
+func TestRefusedActions(t *testing.T) {
+	forbidden := errors.New("ask bert")
+	s := newService(t, core.Config{Audit: func(_ context.Context, a operations.Action) error {
+		if a.Actor == "carl" {
+			return forbidden
+		}
+		return nil
+	}})
+	op := s.stuck("k")
+	answer := &core.Response{Status: 200}
+	assert.ErrorIs(t, s.ops.Release(t.Context(), op, operations.By{Actor: "carl", Reason: "why not"}), forbidden)
+	assert.ErrorIs(t, s.events[len(s.events)-1].Err, forbidden)
+	assert.Error(t, s.ops.Settle(t.Context(), op, nil, time.Hour, by))
+	assert.Error(t, s.ops.Settle(t.Context(), op, &core.Response{Status: 100}, time.Hour, by))
+	assert.Error(t, s.ops.Settle(t.Context(), op, answer, 0, by))
+	assert.ErrorIs(t, s.ops.Release(t.Context(), op, operations.By{Reason: "anonymous"}), operations.ErrUnsigned)
+
+	task := s.engine.MustTask(core.TaskPolicy{Name: "mail"})
+	_, err := core.Do(t.Context(), task, core.Call{Key: "m"}, func(ctx context.Context) (int, error) {
+		running, err := s.ops.LookupKey(ctx, "", "DO mail", "m")
+		require.NoError(t, err)
+		assert.ErrorIs(t, s.ops.Forget(ctx, running, false, by), operations.ErrRunning)
+		assert.Error(t, s.ops.Release(ctx, running, by))
+		assert.Error(t, s.ops.Settle(ctx, running, answer, time.Hour, by), "a task has a value")
+		require.NoError(t, s.ops.Forget(ctx, running, true, by))
+		return 0, core.RunFrom(ctx).Renew(ctx)
+	})
+	assert.ErrorIs(t, err, store.ErrLost)
+
+	token := operations.Operation{Token: true, Record: op.Record}
+	assert.ErrorIs(t, s.ops.Forget(t.Context(), token, false, by), operations.ErrToken)
+	again, err := s.ops.Lookup(t.Context(), op.Digest)
+	require.NoError(t, err)
+	assert.Equal(t, op.Record.About, again.About)
+	for _, text := range []string{"", "k", op.Digest[1:], op.Digest + "0", strings.Repeat("g", 16)} {
+		_, err := s.ops.Lookup(t.Context(), text)
+		assert.ErrorContains(t, err, "neither", text)
+	}
+	_, err = core.MustNew(core.Config{Store: blind{}, Service: "shop"}).Operations()
+	assert.ErrorIs(t, err, operations.ErrNoInspector)
+}
+
+type blind struct{ store.Store }
+
+func (blind) Capabilities() store.Capabilities { return store.Capabilities{} }
+
+// TestList: what needs somebody is first; users are found however they are stored; a list goes on where it stopped.
+func TestList(t *testing.T) {
+	now := time.Now()
+	records, err := memstore.New(memstore.Config{Now: func() time.Time { return now }})
+	require.NoError(t, err)
+	shop := newService(t, core.Config{Store: records, Service: "shop"})
+	_, err = shop.engine.Nonces().Use(t.Context(), "demo", "n", time.Hour)
+	require.NoError(t, err)
+	mail := core.MustNew(core.Config{Store: records, Service: "mail"})
+	done, err := core.Do(t.Context(), mail.MustTask(core.TaskPolicy{Name: "mail"}), core.Call{Key: "m", User: strings.Repeat("u", 65)}, func(context.Context) (int, error) { return 1, nil })
+	require.NoError(t, err)
+	require.False(t, done.Replayed)
+	shop.fails = false
+	shop.charge("bob", "done")
+	shop.fails = true
+	var want []string
+	for i := range 5 {
+		now = now.Add(time.Second)
+		shop.charge("alice", fmt.Sprint(9-i))
+		want = append(want, fmt.Sprint("charges POST /charges alice ", 9-i))
+	}
+	all, err := core.MustNew(core.Config{Store: records, LegacyPrefix: "idem:"}).Operations()
+	require.NoError(t, err)
+	list := func(ops *operations.Operations, q operations.Query) (found []string, next string) {
+		for op, err := range ops.List(t.Context(), q) {
+			require.NoError(t, err)
+			_, key, _ := strings.Cut(op.Key, "K=")
+			found, next = append(found, fmt.Sprint(op.Policy, " ", op.Route, " ", op.User, " ", key)), op.Next
+		}
+		return found, next
+	}
+	bobs := "charges POST /charges bob done"
+	found, _ := list(shop.ops, operations.Query{})
+	assert.Equal(t, append(want, bobs), found)
+	found, _ = list(all, operations.Query{})
+	assert.Len(t, found, 7, "of all services, without the nonce")
+	for from, i := "", 0; i < 3; i++ { // two at a time
+		var part []string
+		part, from = list(shop.ops, operations.Query{Limit: 2, From: from})
+		assert.Equal(t, append(want, bobs)[2*i:2*i+2], part)
+	}
+	// Somebody stops in the middle of a page.
+	for op, err := range shop.ops.List(t.Context(), operations.Query{States: []store.State{store.Abandoned}}) {
+		require.NoError(t, err)
+		found, _ = list(shop.ops, operations.Query{States: []store.State{store.Abandoned}, From: op.Next})
+		assert.Equal(t, want[1:], found)
+		break
+	}
+	for q, n := range map[*operations.Query]int{
+		{User: "alice"}: 5, {User: "ali"}: 0, {User: strings.Repeat("u", 65)}: 1, {Route: "POST /charges"}: 6, {Route: "DO mail"}: 1, {Policy: "charges"}: 6, {Policy: "mail"}: 1,
+		{States: []store.State{store.Done}}: 2, {States: []store.State{store.Running}}: 0, {OlderThan: time.Hour}: 0,
+	} {
+		found, _ := list(all, *q)
+		assert.Len(t, found, n, "%+v", q)
+	}
+	for _, from := range []string{"x", "9..", "0.."} {
+		for _, err := range shop.ops.List(t.Context(), operations.Query{States: []store.State{store.Done}, From: from + "!"}) {
+			assert.Error(t, err)
+		}
+	}
+	op, err := all.LookupKey(t.Context(), strings.Repeat("u", 65), "", "m")
+	require.NoError(t, err)
+	assert.Equal(t, "DO mail", op.Route)
+	_, err = shop.ops.LookupKey(t.Context(), "bob", "", "m")
+	assert.ErrorIs(t, err, operations.ErrNotFound)
+}
+
+// TestUsers: a user is found whatever source it is from.
+func TestUsers(t *testing.T) {
+	header := func(name string) core.UserSource { return core.UserFromHeader(name) }
+	for name, user := range map[string]struct {
+		source core.UserSource
+		header string
+		caller string
+	}{
+		"plain":         {header("X-User"), "X-User", ""},
+		"a secret":      {header("X-Api-Key"), "X-Api-Key", ""},
+		"second source": {core.FirstUser(header("X-Other"), header("X-User")), "X-User", ""},
+		"second secret": {core.FirstUser(header("X-Other"), header("X-Api-Key")), "X-Api-Key", ""},
+		"of a caller":   {header("X-User"), "X-User", "partner"},
+		"of an issuer": {core.UserFunc(func(r *core.Request) (core.User, error) {
+			id, _ := r.Headers.Header("X-User", 0)
+			return core.User{ID: id, Issuer: "https://login.example"}, nil
+		}), "X-User", ""},
+	} {
+		e := core.MustNew(core.Config{User: user.source})
+		h := httpidem.New(e.MustGuard(core.Policy{}))(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+		r := httptest.NewRequest("POST", "/orders", nil)
+		r.Header.Set(user.header, "ada lovelace")
+		if user.caller != "" {
+			r = r.WithContext(core.WithCaller(r.Context(), user.caller))
+		}
+		h.ServeHTTP(httptest.NewRecorder(), r)
+		ops, err := e.Operations()
+		require.NoError(t, err)
+		for id, n := range map[string]int{"ada lovelace": 1, "lovelac": 0, "ada": 0} {
+			found := 0
+			for _, err := range ops.List(t.Context(), operations.Query{User: id}) {
+				require.NoError(t, err)
+				found++
+			}
+			assert.Equal(t, n, found, "%s, %s", name, id)
+		}
+	}
+}
