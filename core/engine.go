@@ -92,6 +92,7 @@ func (e *Engine) Operations() (*operations.Operations, error) {
 			own.Header = canonical(own.Header)
 			return appendResponse(nil, &own, &HeaderFilter{})
 		},
+		EncodeValue: func(value []byte) []byte { return append([]byte{resultValue}, value...) },
 		Decode: func(result []byte) (r Response, ok bool) {
 			if ok = decodeResponse(&r, result); ok {
 				r.Header = r.Header[:len(r.Header)-1] // it is no replay

@@ -50,9 +50,10 @@ type Config struct {
 	Audit func(ctx context.Context, a Action) error
 	// Observe is told of an action, and why it was not done.
 	Observe func(ctx context.Context, a Action, err error)
-	// Encode makes the result of an answer for a store, and Decode an answer of a result.
-	Encode func(*adapter.Response) []byte
-	Decode func(result []byte) (adapter.Response, bool)
+	// Encode and EncodeValue make the result of an answer, or of a task's value, for a store. Decode makes an answer of a result.
+	Encode      func(*adapter.Response) []byte
+	EncodeValue func([]byte) []byte
+	Decode      func(result []byte) (adapter.Response, bool)
 }
 
 // New returns the operations of c. The error is [ErrNoInspector].
@@ -209,6 +210,9 @@ func (o *Operations) find(ctx context.Context, ask store.Query) (Operation, erro
 	}
 }
 
+// Counts reports whether the store finds operations of a state without going through all others, so that they can be counted.
+func (o *Operations) Counts() bool { return o.c.Store.Capabilities().ListsOldest }
+
 // Answer returns the stored response of an operation that Lookup has found; false if there is none.
 func (o *Operations) Answer(op Operation) (adapter.Response, bool) { return o.c.Decode(op.Result) }
 
@@ -243,6 +247,16 @@ func (o *Operations) Settle(ctx context.Context, op Operation, answer *adapter.R
 		result = o.c.Encode(answer)
 	}
 	return o.do(ctx, Action{"settle", op, by}, store.Change{To: store.Done, Result: result, Retention: retention}, fault)
+}
+
+// SettleTask finishes an abandoned or free operation of a task, as Settle does, with the value that its function would have returned:
+// the bytes themselves for a []byte, else JSON.
+func (o *Operations) SettleTask(ctx context.Context, op Operation, value []byte, retention time.Duration, by By) error {
+	var fault error
+	if !strings.HasPrefix(op.Route, "DO ") {
+		fault = errors.New("idem: a request has an answer with a status, and no value")
+	}
+	return o.do(ctx, Action{"settle", op, by}, store.Change{To: store.Done, Result: o.c.EncodeValue(value), Retention: retention}, fault)
 }
 
 // Forget removes the record of an operation: the next request is a first one, and runs. A running one whose lease has not passed is

@@ -1,0 +1,346 @@
+// Command idem looks at the records of idempotent operations in a store, and does what an operator decides about them.
+//
+//	idem -store URL [-service S] [-table T] COMMAND [flags] [argument]
+//
+//	list [-state S] [-user U] [-route R] [-policy P] [-older D] [-limit N] [-from C]   what needs somebody first: abandoned ones, then those that run
+//	count                                   how many there are, by state; from 1,000 on it says 1,000+
+//	show OPERATION [-body]                  all about one, and what is stored of its response
+//	find -user U [-route R] -key K          the operation of a user under a key that the client has chosen
+//	release OPERATION                       let an abandoned one run again, with the next request
+//	settle OPERATION -status N [-body FILE] -retain D   give duplicates this answer; for a task without -status: the value in FILE
+//	forget OPERATION [-running]             remove the record: the next request is a first one
+//	purge                                   remove the expired records of a table
+//
+// An operation is named by the digest of its key, as in logs, or by its id. Users are in clear; they are found plain, hashed and
+// marked, and shown as digests without -reveal.
+//
+// The store is redis://, rediss://, unix://, postgres://, mysql:// or sqlite:FILE, as for the example programs. Without -service
+// the operations are those of all services. IDEM_STORE, IDEM_SERVICE and IDEM_TABLE stand in for flags.
+//
+// A command that changes something says what it would do, and does it with -yes. -reason and -actor (by default the
+// system's user and host) become the remark of the record. -json prints an object a line.
+//
+// The exit status is 0 if it is done, 1 if not, and 2 if the command was not understood.
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"os/user"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/operations"
+	"github.com/idem-go/idem/core/store"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// errUsage is an error of who has typed the command.
+type errUsage struct{ error }
+
+func usage(format string, args ...any) error { return errUsage{fmt.Errorf(format, args...)} }
+
+// errNotYes is returned for a change without -yes.
+var errNotYes = errors.New("nothing was changed: add -yes")
+
+// run runs a command, and returns its exit status.
+func run(ctx context.Context, args []string, out, errs io.Writer) int {
+	var c command
+	err := c.parse(args)
+	if err == nil {
+		err = c.run(ctx, out)
+	}
+	switch {
+	case err == nil:
+		return 0
+	case errors.Is(err, flag.ErrHelp):
+		fmt.Fprint(out, help)
+		return 0
+	}
+	fmt.Fprintln(errs, "idem:", strings.TrimPrefix(err.Error(), "idem: "))
+	if errors.As(err, new(errUsage)) {
+		fmt.Fprintln(errs, "idem -help says how it is used")
+		return 2
+	}
+	return 1
+}
+
+// command is what was typed.
+type command struct {
+	name                    string
+	store, service, table   string
+	operation               string // its digest or id
+	state, user, route, key string
+	policy, from, file      string
+	older, retain           time.Duration
+	limit, status           int
+	json, reveal, body      bool
+	yes, running            bool
+	actor, reason           string
+	records                 store.Store
+	ops                     *operations.Operations
+}
+
+var states = map[string]store.State{"running": store.Running, "abandoned": store.Abandoned, "done": store.Done, "free": store.Free}
+
+// parse reads a command line. The flags of the store may also be behind the command.
+func (c *command) parse(args []string) error {
+	words, err := c.flags("", args, true)
+	if err != nil {
+		return err
+	}
+	if len(words) == 0 {
+		return usage("there is no command")
+	}
+	c.name = words[0]
+	if words, err = c.flags(c.name, words[1:], false); err != nil {
+		return err
+	}
+	takesOne := slices.Contains([]string{"show", "release", "settle", "forget"}, c.name)
+	switch {
+	case takesOne && len(words) != 1:
+		return usage("%s takes one operation: the digest of its key, as in logs, or its id", c.name)
+	case !takesOne && len(words) > 0:
+		return usage("%s takes no argument, and was given %q", c.name, words[0])
+	case c.store == "":
+		return usage("there is no -store, and IDEM_STORE is not set")
+	case c.state != "" && states[c.state] == 0:
+		return usage("-state is running, abandoned, done or free, and not %q", c.state)
+	case c.limit < 0 || c.older < 0:
+		return usage("-limit and -older are not negative")
+	case c.name == "find" && c.key == "":
+		return usage("find needs -key, and -user unless it belongs to none")
+	case c.name == "settle" && c.retain <= 0:
+		return usage("settle needs -retain, for how long the answer is kept, such as 24h")
+	case c.name == "settle" && c.status != 0 && (c.status < 200 || c.status > 999):
+		return usage("-status is from 200 to 999, and not %d", c.status)
+	case takesOne:
+		c.operation = words[0]
+	}
+	return nil
+}
+
+// flags reads the flags of a command, and returns the words between them; or only what is in front of the first one.
+func (c *command) flags(name string, args []string, first bool) (words []string, err error) {
+	f := flag.NewFlagSet("idem", flag.ContinueOnError)
+	f.SetOutput(io.Discard)
+	f.StringVar(&c.store, "store", cmp.Or(c.store, os.Getenv("IDEM_STORE")), "")
+	f.StringVar(&c.service, "service", cmp.Or(c.service, os.Getenv("IDEM_SERVICE")), "")
+	f.StringVar(&c.table, "table", cmp.Or(c.table, os.Getenv("IDEM_TABLE")), "")
+	printed := func() {
+		f.BoolVar(&c.json, "json", false, "")
+		f.BoolVar(&c.reveal, "reveal", false, "")
+	}
+	changes := func() {
+		f.BoolVar(&c.yes, "yes", false, "")
+		f.StringVar(&c.actor, "actor", systemUser(), "")
+		f.StringVar(&c.reason, "reason", "none given", "")
+	}
+	switch name {
+	case "":
+	case "list":
+		printed()
+		f.StringVar(&c.state, "state", "", "")
+		f.StringVar(&c.user, "user", "", "")
+		f.StringVar(&c.route, "route", "", "")
+		f.StringVar(&c.policy, "policy", "", "")
+		f.StringVar(&c.from, "from", "", "")
+		f.DurationVar(&c.older, "older", 0, "")
+		f.IntVar(&c.limit, "limit", 100, "")
+	case "count":
+		f.BoolVar(&c.json, "json", false, "")
+	case "show":
+		printed()
+		f.BoolVar(&c.body, "body", false, "")
+	case "find":
+		printed()
+		f.BoolVar(&c.body, "body", false, "")
+		f.StringVar(&c.user, "user", "", "")
+		f.StringVar(&c.route, "route", "", "")
+		f.StringVar(&c.key, "key", "", "")
+	case "release":
+		changes()
+	case "settle":
+		changes()
+		f.IntVar(&c.status, "status", 0, "")
+		f.StringVar(&c.file, "body", "", "")
+		f.DurationVar(&c.retain, "retain", 0, "")
+	case "forget":
+		changes()
+		f.BoolVar(&c.running, "running", false, "")
+	case "purge":
+		f.BoolVar(&c.yes, "yes", false, "")
+	default:
+		return nil, usage("there is no command %q", name)
+	}
+	for {
+		switch err := f.Parse(args); {
+		case errors.Is(err, flag.ErrHelp):
+			return nil, err
+		case err != nil:
+			return nil, errUsage{err}
+		}
+		if args = f.Args(); len(args) == 0 || first {
+			return append(words, args...), nil
+		}
+		words, args = append(words, args[0]), args[1:]
+	}
+}
+
+// run does what was typed.
+func (c *command) run(ctx context.Context, out io.Writer) error {
+	records, closeStore, err := open(ctx, c.store, c.table)
+	if err != nil {
+		return err
+	}
+	defer closeStore()
+	config := core.Config{Store: records, Service: c.service, StoreTimeout: time.Minute}
+	if c.service == "" {
+		config.LegacyPrefix = "idem:"
+	}
+	engine, err := core.New(config)
+	if err != nil {
+		return errUsage{err}
+	}
+	if c.ops, err = engine.Operations(); err != nil {
+		return err
+	}
+	c.records = records
+	p := printer{out: out, json: c.json, reveal: c.reveal, ops: c.ops}
+	switch c.name {
+	case "list":
+		return c.list(ctx, &p)
+	case "count":
+		return c.count(ctx, &p)
+	case "purge":
+		return c.purge(ctx, out)
+	case "find":
+		op, err := c.ops.LookupKey(ctx, c.user, c.route, c.key)
+		if err != nil {
+			return err
+		}
+		return p.show(op, c.body)
+	}
+	op, err := c.ops.Lookup(ctx, c.operation)
+	if err != nil {
+		return err
+	}
+	if c.name == "show" {
+		return p.show(op, c.body)
+	}
+	return c.change(ctx, out, op)
+}
+
+func (c *command) list(ctx context.Context, p *printer) error {
+	q := operations.Query{User: c.user, Route: c.route, Policy: c.policy, OlderThan: c.older, From: c.from}
+	if c.state != "" {
+		q.States = []store.State{states[c.state]}
+	}
+	if c.limit > 0 {
+		q.Limit = c.limit + 1 // to say whether there are more
+	}
+	n, next := 0, ""
+	for op, err := range c.ops.List(ctx, q) {
+		if err != nil {
+			return err
+		}
+		if n++; c.limit > 0 && n > c.limit {
+			p.more(c.limit, next)
+			break
+		}
+		next = op.Next
+		if err := p.line(op); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// counted is how far count counts.
+const counted = 1000
+
+func (c *command) count(ctx context.Context, p *printer) error {
+	for _, state := range []string{"abandoned", "running", "free", "done"} {
+		n := 0
+		for _, err := range c.ops.List(ctx, operations.Query{States: []store.State{states[state]}, Limit: counted}) {
+			if err != nil {
+				return err
+			}
+			n++
+		}
+		if err := p.count(state, n, n == counted); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *command) purge(ctx context.Context, out io.Writer) error {
+	table, ok := c.records.(interface {
+		Purge(context.Context) (int64, error)
+	})
+	if !ok {
+		return usage("purge is for tables; Redis removes expired records by itself")
+	}
+	if !c.yes {
+		fmt.Fprintln(out, "would remove all records whose time has passed, those of all sources in the table")
+		return errNotYes
+	}
+	n, err := table.Purge(ctx)
+	fmt.Fprintf(out, "removed %d expired records\n", n)
+	return err
+}
+
+// change releases, settles or forgets an operation.
+func (c *command) change(ctx context.Context, out io.Writer, op operations.Operation) error {
+	var content []byte
+	if c.file != "" {
+		var err error
+		if content, err = os.ReadFile(c.file); err != nil {
+			return err
+		}
+	}
+	what := c.name
+	if c.name == "settle" && c.status != 0 {
+		what = fmt.Sprintf("settle with %d and %d bytes, for %v,", c.status, len(content), c.retain)
+	}
+	fmt.Fprintf(out, "%s %s (%s, %v, attempt %d, operation %v)\n", what, op.Digest, op.Route, op.State, op.Attempt, op.ID)
+	if !c.yes {
+		return errNotYes
+	}
+	by := operations.By{Actor: c.actor, Reason: c.reason}
+	switch c.name {
+	case "release":
+		return c.ops.Release(ctx, op, by)
+	case "forget":
+		return c.ops.Forget(ctx, op, c.running, by)
+	}
+	if c.status == 0 {
+		return c.ops.SettleTask(ctx, op, content, c.retain, by)
+	}
+	return c.ops.Settle(ctx, op, &core.Response{Status: c.status, Body: content}, c.retain, by)
+}
+
+// systemUser is who is logged in, and where.
+func systemUser() string {
+	name := "unknown"
+	if u, err := user.Current(); err == nil {
+		name = u.Username
+	}
+	host, _ := os.Hostname()
+	return name + "@" + cmp.Or(host, "unknown")
+}

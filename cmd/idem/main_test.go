@@ -1,0 +1,234 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/store"
+	"github.com/idem-go/idem/core/store/redisstore"
+	"github.com/idem-go/idem/core/store/sqlstore"
+	"github.com/idem-go/idem/httpidem"
+	"github.com/idem-go/idem/internal/backend"
+)
+
+// night is a service with a stuck operation, and an operator with a shell.
+type night struct {
+	*testing.T
+	url, service, table string
+	engine              *core.Engine
+	charges             http.Handler
+	log                 bytes.Buffer
+	stuck               bool
+	runs                int
+}
+
+// stores are the stores that have a URL.
+var stores = map[string]func(*testing.T) string{
+	"redis": func(t *testing.T) string { return backend.Redis(t) }, "postgres": func(t *testing.T) string { return backend.Postgres(t) },
+	"mysql":  func(t *testing.T) string { return backend.MySQL(t) },
+	"sqlite": func(t *testing.T) string { return "sqlite:" + filepath.Join(t.TempDir(), "idem.db") },
+}
+
+func newNight(t *testing.T, url string) *night {
+	n := &night{T: t, url: url, service: "night-" + store.NewOwner().String(), stuck: true}
+	var records store.Store
+	if strings.HasPrefix(url, "redis") {
+		s, err := redisstore.NewURL(url, redisstore.Config{})
+		require.NoError(t, err)
+		t.Cleanup(s.Close)
+		records = s
+	} else {
+		n.table = "idem_cli_" + strings.ToLower(store.NewOwner().String()[:8])
+		s, err := sqlstore.NewURL(t.Context(), url, sqlstore.Config{Table: n.table})
+		require.NoError(t, err)
+		t.Cleanup(s.Close)
+		records = s
+		t.Cleanup(func() {
+			db, _, err := sqlstore.Open(url)
+			require.NoError(t, err)
+			defer db.Close()
+			_, err = db.Exec("DROP TABLE " + n.table)
+			require.NoError(t, err)
+		})
+	}
+	n.engine = core.MustNew(core.Config{Store: records, Service: n.service, User: core.UserFromHeader("X-User"),
+		Observe: core.LogEvents(slog.New(slog.NewTextHandler(&n.log, nil)), slog.LevelInfo)})
+	guard := n.engine.MustGuard(core.Policy{Name: "charges", Key: core.Header(core.Required), Record: core.Record{
+		Abandoned: core.Uncertain(nil), Retention: time.Minute, RememberAbandoned: time.Minute}})
+	mux := http.NewServeMux()
+	mux.Handle("POST /charges", httpidem.New(guard)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		run := core.RunFrom(r.Context())
+		if n.runs++; n.stuck {
+			run.Abandon()
+		}
+		w.WriteHeader(http.StatusCreated)
+		fmt.Fprintf(w, "attempt %d, takeover %t", run.Attempt(), run.Takeover())
+	})))
+	n.charges = mux
+	return n
+}
+
+// charge sends POST /charges, and returns what comes of it.
+func (n *night) charge(key string) string {
+	w, r := httptest.NewRecorder(), httptest.NewRequest("POST", "/charges", strings.NewReader("{}"))
+	r.Header.Set("X-User", "alice")
+	r.Header.Set("Idempotency-Key", key)
+	n.charges.ServeHTTP(w, r)
+	return fmt.Sprint(w.Code, " ", w.Body)
+}
+
+// idem types a command, and expects an exit status. It returns what was printed.
+func (n *night) idem(status int, args ...string) string {
+	n.Helper()
+	var out, errs bytes.Buffer
+	got := run(n.Context(), append([]string{"-store", n.url, "-service", n.service, "-table", n.table}, args...), &out, &errs)
+	require.Equal(n, status, got, "%v: %s%s", args, &out, &errs)
+	return out.String() + errs.String()
+}
+
+// uncertain makes a stuck operation, and returns its digest from the log line of a duplicate.
+func (n *night) uncertain(key string) string {
+	n.Helper()
+	n.charge(key)
+	n.log.Reset()
+	require.Contains(n, n.charge(key), "409 ")
+	line := regexp.MustCompile(` key=([0-9a-f]{16}) .*code=uncertain`).FindStringSubmatch(n.log.String())
+	require.NotNil(n, line, n.log.String())
+	return line[1]
+}
+
+// TestNight: on each store a stuck operation is found from a log line, and released, settled or forgotten.
+func TestNight(t *testing.T) {
+	for name, url := range stores {
+		t.Run(name, func(t *testing.T) {
+			n := newNight(t, url(t))
+			digest := n.uncertain("k")
+			assert.Regexp(t, `(?s)^DIGEST .*`+digest+` +abandoned +1 .* charges +POST /charges +~[0-9a-f]{8} `, n.idem(0, "list"))
+			shown := n.idem(0, "show", digest)
+			assert.Contains(t, shown, fmt.Sprintf(" %d\n", os.Getpid()), "who")
+			assert.NotContains(t, shown, "alice")
+			assert.Contains(t, n.idem(0, "show", "-reveal", digest), "alice")
+
+			assert.Contains(t, n.idem(1, "release", digest), "add -yes")
+			n.idem(0, "release", digest, "-yes", "-actor", "ana", "-reason", "the bank knows nothing")
+			assert.Contains(t, n.idem(0, "show", digest), "release by ana: the bank knows nothing")
+			assert.Contains(t, n.idem(1, "release", digest, "-yes"), "free")
+			n.stuck = false
+			assert.Equal(t, "201 attempt 2, takeover true", n.charge("k"))
+			assert.Contains(t, n.idem(1, "release", digest, "-yes"), "done")
+			assert.Equal(t, "attempt 2, takeover true", strings.TrimSpace(strings.SplitN(n.idem(0, "find", "-user", "alice", "-route", "POST /charges", "-key", "k", "-body"), "\n\n", 2)[1]))
+			n.idem(1, "find", "-user", "bob", "-key", "k")
+
+			n.stuck = true
+			digest = n.uncertain("settled")
+			answer := filepath.Join(t.TempDir(), "answer")
+			require.NoError(t, os.WriteFile(answer, []byte("refunded"), 0o600))
+			n.idem(0, "settle", digest, "-status", "402", "-body", answer, "-retain", "1m", "-yes")
+			runs := n.runs
+			assert.Equal(t, "402 refunded", n.charge("settled"))
+			assert.Equal(t, runs, n.runs)
+
+			var all []object
+			for line := range strings.Lines(n.idem(0, "list", "-json")) {
+				var o object
+				require.NoError(t, json.Unmarshal([]byte(line), &o))
+				all = append(all, o)
+			}
+			require.Len(t, all, 2)
+			for _, o := range all {
+				assert.Equal(t, []any{"done", "charges", "POST /charges"}, []any{o.State, o.Policy, o.Route})
+				assert.Greater(t, o.Remaining, 0.0)
+				assert.Positive(t, o.Bytes)
+			}
+			assert.Regexp(t, `(?s)abandoned  0\n.*done       2\n`, n.idem(0, "count"))
+			assert.Contains(t, n.idem(0, "list", "-limit", "1"), "-from ")
+
+			n.idem(0, "forget", digest, "-yes")
+			assert.Contains(t, n.idem(1, "show", digest), "no such operation")
+			n.charge("settled")
+			assert.Equal(t, runs+1, n.runs)
+
+			// A task that runs.
+			task := n.engine.MustTask(core.TaskPolicy{Name: "mail", Record: core.Record{Retention: time.Minute, RememberAbandoned: time.Minute}})
+			_, err := core.Do(t.Context(), task, core.Call{Key: "m"}, func(ctx context.Context) (string, error) {
+				id := core.RunFrom(ctx).ID().String()
+				assert.Contains(t, n.idem(1, "forget", id, "-yes"), "running")
+				n.idem(0, "forget", id, "-yes", "-running")
+				return "", nil
+			})
+			require.NoError(t, err)
+			_, err = core.Do(t.Context(), task, core.Call{Key: "v"}, func(ctx context.Context) (string, error) {
+				core.RunFrom(ctx).Abandon()
+				digest = core.RunFrom(ctx).Key().String()
+				return "", nil
+			})
+			require.NoError(t, err)
+			require.NoError(t, os.WriteFile(answer, []byte(`"sent"`), 0o600))
+			n.idem(0, "settle", digest, "-body", answer, "-retain", "1m", "-yes")
+			r, err := core.Do(t.Context(), task, core.Call{Key: "v"}, func(context.Context) (string, error) { return "again", nil })
+			require.NoError(t, err)
+			assert.Equal(t, core.Result[string]{Value: "sent", Replayed: true}, r)
+
+			if name == "redis" {
+				n.idem(2, "purge", "-yes")
+			} else {
+				assert.Contains(t, n.idem(0, "purge", "-yes"), "removed 0 expired records")
+			}
+		})
+	}
+}
+
+// TestUsage: what was not understood does nothing, and says why.
+func TestUsage(t *testing.T) {
+	t.Setenv("IDEM_STORE", "sqlite:"+filepath.Join(t.TempDir(), "none.db"))
+	for args, want := range map[string]string{
+		"":                                     "no command",
+		"dance":                                `no command "dance"`,
+		"list x":                               "no argument",
+		"list -state open":                     "-state",
+		"list -limit -1":                       "not negative",
+		"list -yes":                            "-yes",
+		"show":                                 "takes one operation",
+		"show a b":                             "takes one operation",
+		"find -user u":                         "needs -key",
+		"settle x -status 200":                 "-retain",
+		"settle x -status 100 -retain 1h":      "from 200 to 999",
+		"-store ftp://x list":                  "-store is",
+		"-service a:b list":                    "Config.Service",
+		"-table idem.a.b list":                 "Table",
+		"list -store mysql://nonsense@@%zz/ -": "no argument",
+	} {
+		var out, errs bytes.Buffer
+		assert.Equal(t, 2, run(t.Context(), strings.Fields(args), &out, &errs), args)
+		assert.Contains(t, errs.String(), want, args)
+		assert.Empty(t, out.String(), args)
+	}
+	var out, errs bytes.Buffer
+	assert.Equal(t, 0, run(t.Context(), []string{"-help"}, &out, &errs))
+	assert.Contains(t, out.String(), "idem -store URL")
+	assert.Equal(t, 1, run(t.Context(), []string{"list"}, &out, &errs), "there is no table")
+}
+
+func TestSpans(t *testing.T) {
+	for d, want := range map[time.Duration]string{
+		0: "0s", 1500 * time.Microsecond: "2ms", 59 * time.Second: "59s", 5 * time.Minute: "5m", 90 * time.Minute: "1h30m", 61 * time.Second: "1m1s",
+		50 * time.Hour: "2d2h", -time.Minute: "-1m", -50 * time.Hour: "-2d2h",
+	} {
+		assert.Equal(t, want, span(d))
+	}
+}

@@ -1,0 +1,47 @@
+package main
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	_ "github.com/go-sql-driver/mysql" // the drivers behind sqlstore
+	_ "github.com/jackc/pgx/v5/stdlib"
+	_ "modernc.org/sqlite"
+
+	"github.com/idem-go/idem/core/store"
+	"github.com/idem-go/idem/core/store/redisstore"
+	"github.com/idem-go/idem/core/store/sqlstore"
+)
+
+// open opens the store that url names. A table is not made.
+func open(ctx context.Context, url, table string) (records store.Store, closeStore func(), err error) {
+	scheme, _, _ := strings.Cut(url, ":")
+	switch scheme {
+	case "redis", "rediss", "unix", "valkey", "valkeys":
+		s, err := redisstore.NewURL(url, redisstore.Config{})
+		if err != nil {
+			return nil, nil, err
+		}
+		return s, s.Close, nil
+	case "postgres", "postgresql", "mysql", "sqlite":
+		db, dialect, err := sqlstore.Open(url)
+		if err != nil {
+			return nil, nil, errUsage{err}
+		}
+		s, err := sqlstore.New(db, dialect, sqlstore.Config{Table: table})
+		if err != nil {
+			db.Close()
+			return nil, nil, errUsage{err}
+		}
+		ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+		defer cancel()
+		if err := db.PingContext(ctx); err != nil {
+			s.Close()
+			db.Close()
+			return nil, nil, err
+		}
+		return s, func() { s.Close(); db.Close() }, nil
+	}
+	return nil, nil, usage("-store is redis://, rediss://, unix://, postgres://, mysql:// or sqlite:FILE, and not %q", scheme)
+}

@@ -1,0 +1,197 @@
+package main
+
+import (
+	"crypto/sha256"
+	_ "embed"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"go/doc/comment"
+	"io"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/idem-go/idem/core/operations"
+	"github.com/idem-go/idem/core/store"
+)
+
+//go:embed main.go
+var source string
+
+// help is the comment of the package.
+var help = func() string {
+	text, _, _ := strings.Cut(source, "\npackage main")
+	text = strings.ReplaceAll(strings.ReplaceAll("\n"+text, "\n//\n", "\n\n"), "\n// ", "\n")
+	return string((&comment.Printer{TextWidth: -1}).Text(new(comment.Parser).Parse(strings.ReplaceAll(text, "\n//\t", "\n\t"))))
+}()
+
+// printer prints operations for people, or for programs.
+type printer struct {
+	out     io.Writer
+	json    bool
+	reveal  bool
+	ops     *operations.Operations
+	started bool
+}
+
+// object is an operation for programs.
+type object struct {
+	Digest    string  `json:"digest"`
+	ID        string  `json:"id"`
+	State     string  `json:"state"`
+	Attempt   uint64  `json:"attempt"`
+	Policy    string  `json:"policy"`
+	Route     string  `json:"route"`
+	User      string  `json:"user"`
+	Age       float64 `json:"age_seconds"`
+	Remaining float64 `json:"remaining_seconds"`
+	Status    int     `json:"status,omitempty"`
+	Bytes     int     `json:"bytes"`
+	Creator   string  `json:"creator"`
+	Remark    string  `json:"remark"`
+	Key       string  `json:"key,omitempty"`  // with -reveal
+	Body      *string `json:"body,omitempty"` // with -body
+}
+
+func (p *printer) object(op operations.Operation) object {
+	o := object{Digest: op.Digest, ID: op.ID.String(), State: op.State.String(), Attempt: op.Attempt, Policy: op.Policy, Route: op.Route,
+		User: p.user(op.User), Remaining: op.Remaining.Seconds(), Bytes: op.Size, Creator: op.Creator, Remark: op.Remark}
+	if !op.Begun.IsZero() {
+		o.Age = time.Since(op.Begun).Seconds()
+	}
+	if p.reveal {
+		o.Key = op.Key
+	}
+	return o
+}
+
+// user returns a user, or a digest of it.
+func (p *printer) user(user string) string {
+	if p.reveal || user == "" {
+		return user
+	}
+	sum := sha256.Sum256([]byte(user))
+	return "~" + hex.EncodeToString(sum[:4])
+}
+
+const columns = "%-16s  %-9s %7s %10s %10s %8s  %-12s %-24s %-9s %s\n"
+
+// line prints an operation of a list.
+func (p *printer) line(op operations.Operation) error {
+	o := p.object(op)
+	if p.json {
+		return json.NewEncoder(p.out).Encode(o)
+	}
+	if !p.started {
+		p.started = true
+		fmt.Fprintf(p.out, columns, "DIGEST", "STATE", "ATTEMPT", "AGE", "REMAINING", "BYTES", "POLICY", "ROUTE", "USER", "REMARK")
+	}
+	_, err := fmt.Fprintf(p.out, columns, o.Digest, o.State, fmt.Sprint(o.Attempt), age(op), span(op.Remaining), fmt.Sprint(o.Bytes), printable(o.Policy), printable(o.Route),
+		printable(o.User), printable(o.Remark))
+	return err
+}
+
+// more says that a list goes on.
+func (p *printer) more(n int, next string) {
+	if !p.json {
+		fmt.Fprintf(p.out, "… the first %d; -from %s goes on, -limit 0 shows all\n", n, next)
+	}
+}
+
+func (p *printer) count(state string, n int, more bool) error {
+	if p.json {
+		return json.NewEncoder(p.out).Encode(map[string]any{"state": state, "count": n, "more": more})
+	}
+	plus := ""
+	if more {
+		plus = "+"
+	}
+	_, err := fmt.Fprintf(p.out, "%-10s %d%s\n", state, n, plus)
+	return err
+}
+
+// show prints all about an operation.
+func (p *printer) show(op operations.Operation, withBody bool) error {
+	o := p.object(op)
+	answer, answered := p.ops.Answer(op)
+	if answered {
+		o.Status = answer.Status
+	}
+	if withBody && op.State == store.Done {
+		text := string(op.Result)
+		if answered {
+			text = string(answer.Body)
+		}
+		o.Body = &text
+	}
+	if p.json {
+		return json.NewEncoder(p.out).Encode(o)
+	}
+	begun := "-"
+	if !op.Begun.IsZero() {
+		begun = op.Begun.Local().Format(time.RFC3339Nano) + ", " + age(op) + " ago"
+	}
+	rows := [][2]string{
+		{"digest", o.Digest}, {"operation", o.ID}, {"state", explain(op)}, {"attempt", fmt.Sprint(o.Attempt)}, {"policy", o.Policy}, {"route", o.Route},
+		{"user", o.User}, {"key", o.Key}, {"begun", begun}, {"claimed by", o.Creator}, {"remark", o.Remark},
+	}
+	if answered {
+		rows = append(rows, [2]string{"status", fmt.Sprint(o.Status)})
+		for _, f := range answer.Header {
+			rows = append(rows, [2]string{"field", f.Name + ": " + f.Value})
+		}
+	}
+	if op.State == store.Done {
+		rows = append(rows, [2]string{"stored", fmt.Sprintf("%d bytes", o.Bytes)})
+	}
+	for _, row := range rows {
+		if row[1] != "" {
+			fmt.Fprintf(p.out, "%-11s %s\n", row[0], printable(row[1]))
+		}
+	}
+	if o.Body != nil {
+		fmt.Fprintf(p.out, "\n%s\n", *o.Body)
+	}
+	return nil
+}
+
+// explain says what a state means.
+func explain(op operations.Operation) string {
+	left := span(op.Remaining)
+	return map[store.State]string{
+		store.Running:   "running: its lease stands for " + left + ", and is renewed while the process lives",
+		store.Abandoned: "abandoned: a run began and never finished; remembered for " + left,
+		store.Free:      "free: the next request runs; remembered for " + left,
+		store.Done:      "done: duplicates get its result for " + left,
+	}[op.State]
+}
+
+func age(op operations.Operation) string {
+	if op.Begun.IsZero() {
+		return "-"
+	}
+	return span(time.Since(op.Begun))
+}
+
+// span prints a duration as people read it: three places are enough. It may be negative, after a clock was set back.
+func span(d time.Duration) string {
+	switch abs := max(d, -d); {
+	case abs >= 48*time.Hour:
+		return fmt.Sprintf("%dd%dh", d/(24*time.Hour), abs%(24*time.Hour)/time.Hour)
+	case abs >= time.Minute:
+		return strings.TrimSuffix(d.Round(time.Second).String(), "m0s") + map[bool]string{true: "m"}[d.Round(time.Second)%time.Minute == 0]
+	default:
+		return d.Round(time.Millisecond).String()
+	}
+}
+
+// printable is text without what a terminal would act on.
+func printable(text string) string {
+	return strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return '\ufffd'
+		}
+		return r
+	}, text)
+}

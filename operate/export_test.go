@@ -1,0 +1,3 @@
+package operate
+
+var Number = number

@@ -1,0 +1,428 @@
+// Package operate is a page for operators: it shows the operations of an engine, what needs somebody first, and lets those who may
+// release, settle and forget them.
+//
+//	page, err := operate.New(engine, operate.Options{Authorize: func(r *http.Request) (operate.Actor, operate.Access, error) {
+//		name, password, _ := r.BasicAuth()
+//		if !known(name, password) {
+//			return "", operate.None, nil
+//		}
+//		return operate.Actor(name), operate.Change, nil
+//	}})
+//	if err != nil {
+//		return err
+//	}
+//	mux.Handle("/admin/idempotency/", page)
+//
+// It is an [http.Handler], and can be mounted under any path: all links are relative. It loads nothing from elsewhere, and runs no
+// script. Other frameworks take it by their own wrappers: gin.WrapH, echo.WrapHandler, adaptor.HTTPHandler of Fiber.
+//
+// An action needs a reason. It is a POST that a browser sends from the page itself only ([http.CrossOriginProtection]), and it
+// is guarded by the engine: who clicks twice does it once. It changes what the operator has seen, or nothing.
+package operate
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"embed"
+	"errors"
+	"html/template"
+	"io/fs"
+	"net/http"
+	"net/url"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/operations"
+	"github.com/idem-go/idem/core/store"
+	"github.com/idem-go/idem/httpidem"
+)
+
+// Actor is who acts, as the audit and the record have it.
+type Actor string
+
+// Access is what somebody may do. The zero Access is [None].
+type Access uint8
+
+// What somebody may do.
+const (
+	None   Access = iota // 401, and a browser asks for a password
+	Read                 // see operations, users and keys, and results
+	Change               // and release, settle and forget them
+)
+
+// Options are the options of a page.
+type Options struct {
+	// Authorize says who sends a request, and what they may do. It is required: there is no page without it. An error is a 403,
+	// and not shown. It is called concurrently.
+	Authorize func(r *http.Request) (Actor, Access, error)
+
+	// Format makes a stored body readable for the page: it may decode, indent, or leave out what nobody should see. Nil: the body
+	// is shown as it is if it is text.
+	Format func(op operations.Operation, contentType string, body []byte) string
+}
+
+// Handler is the page. It is safe for concurrent use.
+type Handler struct {
+	engine  *core.Engine
+	ops     *operations.Operations
+	options Options
+	act     http.Handler
+}
+
+// New returns the page of an engine. The error is [operations.ErrNoInspector], or for options without Authorize.
+func New(engine *core.Engine, o Options) (*Handler, error) {
+	if o.Authorize == nil {
+		return nil, errors.New("operate: Options.Authorize is nil: nobody may see the page")
+	}
+	ops, err := engine.Operations()
+	if err != nil {
+		return nil, err
+	}
+	guard, err := engine.Guard(core.Policy{Name: "operate", User: core.UserFunc(actorOf)})
+	if err != nil {
+		return nil, err
+	}
+	h := &Handler{engine: engine, ops: ops, options: o}
+	h.act = http.NewCrossOriginProtection().Handler(httpidem.New(guard)(http.HandlerFunc(h.serveAct)))
+	return h, nil
+}
+
+type actorKey struct{}
+
+// actorOf is the user of an action.
+func actorOf(r *core.Request) (core.User, error) {
+	id, _ := r.Headers.Header(actorHeader, 0)
+	return core.User{ID: id}, nil
+}
+
+// actorHeader is set by the page itself, in place of what a client sends.
+const actorHeader = "Idem-Operator"
+
+//go:embed page.html style.css
+var files embed.FS
+
+var pages = template.Must(template.New("").Funcs(template.FuncMap{
+	"span": span, "age": age, "number": number,
+}).ParseFS(files, "page.html"))
+
+// ServeHTTP implements [http.Handler].
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	header := w.Header()
+	header.Set("Cache-Control", "no-store")
+	header.Set("Content-Security-Policy", "default-src 'none'; style-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'")
+	header.Set("X-Content-Type-Options", "nosniff")
+	header.Set("Referrer-Policy", "same-origin")
+	actor, access, err := h.options.Authorize(r)
+	switch {
+	case err != nil:
+		h.fail(w, http.StatusForbidden, "You may not see this page.")
+		return
+	case access == None || actor == "":
+		header.Set("WWW-Authenticate", `Basic realm="operations", charset="UTF-8"`)
+		h.fail(w, http.StatusUnauthorized, "Log in to see this page.")
+		return
+	}
+	read := r.Method == http.MethodGet || r.Method == http.MethodHead
+	switch name := path.Base(r.URL.Path); {
+	case strings.HasSuffix(r.URL.Path, "/") && read:
+		h.serveList(w, r)
+	case name == "operation" && read:
+		h.serveOperation(w, r, access)
+	case name == "act" && r.Method == http.MethodPost && access < Change:
+		h.fail(w, http.StatusForbidden, "You may look, and change nothing.")
+	case name == "act" && r.Method == http.MethodPost:
+		r = r.WithContext(context.WithValue(r.Context(), actorKey{}, actor))
+		r.Header = r.Header.Clone()
+		r.Header.Set(actorHeader, string(actor))
+		h.act.ServeHTTP(w, r)
+	case name == "style.css" && read:
+		style, _ := fs.ReadFile(files, "style.css")
+		header.Set("Content-Type", "text/css; charset=utf-8")
+		_, _ = w.Write(style)
+	case read && name != "act":
+		http.Redirect(w, r, name+"/", http.StatusSeeOther) // the mount without its slash
+	default:
+		header.Set("Allow", "GET, HEAD")
+		h.fail(w, http.StatusMethodNotAllowed, "There is nothing to do here.")
+	}
+}
+
+// view is what a page shows.
+type view struct {
+	Title   string
+	Message string
+
+	// the list
+	Query      url.Values
+	States     []string
+	Counts     []count
+	Operations []operations.Operation
+	Next       string
+
+	// an operation
+	Op        *operations.Operation
+	Explained string
+	Answer    *core.Response
+	Body      string
+	ShowsBody bool
+	MayChange bool
+	Task      bool
+}
+
+type count struct {
+	State, N string
+}
+
+var states = map[string]store.State{"abandoned": store.Abandoned, "running": store.Running, "free": store.Free, "done": store.Done}
+
+var stateNames = []string{"abandoned", "running", "free", "done"}
+
+// pageSize is how many operations a page has; counted is how far they are counted.
+const (
+	pageSize = 50
+	counted  = 1000
+)
+
+func (h *Handler) serveList(w http.ResponseWriter, r *http.Request) {
+	v := view{Title: "Operations", Query: r.URL.Query(), States: stateNames}
+	get := func(name string) string { return strings.TrimSpace(v.Query.Get(name)) }
+	if text := get("find"); text != "" {
+		op, err := h.ops.Lookup(r.Context(), text)
+		if err == nil {
+			http.Redirect(w, r, "operation?"+url.Values{"digest": {op.Digest}}.Encode(), http.StatusSeeOther)
+			return
+		}
+		v.Message = sentence(err)
+	}
+	q := operations.Query{User: get("user"), Route: get("route"), Policy: get("policy"), From: get("from"), Limit: pageSize + 1}
+	if state, ok := states[get("state")]; ok {
+		q.States = []store.State{state}
+	}
+	if text := get("older"); text != "" {
+		d, err := time.ParseDuration(text)
+		if err != nil {
+			v.Message = "“Begun before” takes a time such as 90s, 15m or 2h."
+		}
+		q.OlderThan = d
+	}
+	if get("key") != "" {
+		op, err := h.ops.LookupKey(r.Context(), q.User, q.Route, get("key"))
+		if err == nil {
+			http.Redirect(w, r, "operation?"+url.Values{"digest": {op.Digest}}.Encode(), http.StatusSeeOther)
+			return
+		}
+		v.Message = sentence(err)
+	}
+	for op, err := range h.ops.List(r.Context(), q) {
+		if err != nil {
+			v.Message = sentence(err)
+			break
+		}
+		if len(v.Operations) == pageSize {
+			next := url.Values{}
+			for name, values := range v.Query {
+				next[name] = values
+			}
+			next.Set("from", v.Operations[pageSize-1].Next)
+			v.Next = "?" + next.Encode()
+			break
+		}
+		v.Operations = append(v.Operations, op)
+	}
+	if h.ops.Counts() {
+		for _, name := range stateNames {
+			n := 0
+			for _, err := range h.ops.List(r.Context(), operations.Query{States: []store.State{states[name]}, Limit: counted}) {
+				if err != nil {
+					break
+				}
+				n++
+			}
+			text := number(uint64(n))
+			if n == counted {
+				text += "+"
+			}
+			v.Counts = append(v.Counts, count{name, text})
+		}
+	}
+	h.render(w, http.StatusOK, "list", &v)
+}
+
+func (h *Handler) serveOperation(w http.ResponseWriter, r *http.Request, access Access) {
+	op, err := h.ops.Lookup(r.Context(), r.URL.Query().Get("digest"))
+	if err != nil {
+		h.fail(w, http.StatusNotFound, sentence(err))
+		return
+	}
+	v := view{Title: "Operation " + op.Digest, Op: &op, Explained: explain(op), MayChange: access >= Change, Task: strings.HasPrefix(op.Route, "DO ")}
+	body := op.Result
+	if answer, ok := h.ops.Answer(op); ok {
+		v.Answer, body = &answer, answer.Body
+	}
+	if v.ShowsBody = r.URL.Query().Has("body"); v.ShowsBody {
+		contentType := ""
+		if v.Answer != nil {
+			contentType = v.Answer.Get("Content-Type")
+		}
+		switch {
+		case h.options.Format != nil:
+			v.Body = h.options.Format(op, contentType, body)
+		case utf8.Valid(body):
+			v.Body = string(body)
+		default:
+			v.Body = strconv.Itoa(len(body)) + " bytes that are no text"
+		}
+	}
+	h.render(w, http.StatusOK, "operation", &v)
+}
+
+// maxForm is the greatest form of an action, with the body of a settled answer.
+const maxForm = 1 << 20
+
+func (h *Handler) serveAct(w http.ResponseWriter, r *http.Request) {
+	actor, _ := r.Context().Value(actorKey{}).(Actor)
+	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
+	if err := r.ParseForm(); err != nil {
+		h.fail(w, http.StatusBadRequest, "The form could not be read.")
+		return
+	}
+	get := func(name string) string { return strings.TrimSpace(r.PostForm.Get(name)) }
+	op, err := h.ops.Lookup(r.Context(), get("digest"))
+	if err != nil {
+		h.fail(w, http.StatusNotFound, sentence(err))
+		return
+	}
+	// What the operator has seen, and not what is there now.
+	id, _ := store.ParseID(get("id"))
+	attempt, err := strconv.ParseUint(get("attempt"), 10, 64)
+	if err != nil {
+		h.fail(w, http.StatusBadRequest, "The form does not say what was seen.")
+		return
+	}
+	op.ID, op.Attempt, op.State = id, attempt, states[get("state")]
+	by := operations.By{Actor: string(actor), Reason: get("reason")}
+	switch action := get("action"); {
+	case get("sure") == "":
+		err = errors.New("nothing was changed: confirm it by the box")
+	case action == "release":
+		err = h.ops.Release(r.Context(), op, by)
+	case action == "forget":
+		err = h.ops.Forget(r.Context(), op, get("running") != "", by)
+	case action == "settle":
+		retention, parseErr := time.ParseDuration(cmp.Or(get("retain"), "24h"))
+		status, statusErr := strconv.Atoi(get("status"))
+		switch {
+		case parseErr != nil:
+			err = errors.New("“kept for” takes a time such as 30m or 24h")
+		case strings.HasPrefix(op.Route, "DO "):
+			err = h.ops.SettleTask(r.Context(), op, []byte(r.PostForm.Get("body")), retention, by)
+		case statusErr != nil:
+			err = errors.New("the status is a number from 200 to 999")
+		default:
+			answer := &core.Response{Status: status, Body: []byte(r.PostForm.Get("body"))}
+			if t := get("type"); t != "" && len(answer.Body) > 0 {
+				answer.Header = []core.Field{{Name: "Content-Type", Value: t}}
+			}
+			err = h.ops.Settle(r.Context(), op, answer, retention, by)
+		}
+	default:
+		err = errors.New("there is no such action")
+	}
+	switch {
+	case errors.Is(err, store.ErrMovedOn), errors.Is(err, store.ErrNoRecord):
+		h.fail(w, http.StatusConflict, "Nothing was changed. The operation has moved on since you saw it: another run, or another operator, was faster. Look again.")
+	case err != nil:
+		h.fail(w, http.StatusUnprocessableEntity, sentence(err))
+	case get("action") == "forget":
+		http.Redirect(w, r, "./", http.StatusSeeOther)
+	default:
+		http.Redirect(w, r, "operation?"+url.Values{"digest": {op.Digest}}.Encode(), http.StatusSeeOther)
+	}
+}
+
+// fail shows what went wrong.
+func (h *Handler) fail(w http.ResponseWriter, status int, message string) {
+	h.render(w, status, "failure", &view{Title: http.StatusText(status), Message: message})
+}
+
+func (h *Handler) render(w http.ResponseWriter, status int, name string, v *view) {
+	var page bytes.Buffer
+	if err := pages.ExecuteTemplate(&page, name, v); err != nil {
+		http.Error(w, "the page could not be made", http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.WriteHeader(status)
+	_, _ = page.WriteTo(w)
+}
+
+// sentence makes an error one.
+func sentence(err error) string {
+	text := strings.TrimPrefix(err.Error(), "idem: ")
+	if text == "" {
+		return ""
+	}
+	return strings.ToUpper(text[:1]) + text[1:] + "."
+}
+
+// explain says what a state means.
+func explain(op operations.Operation) string {
+	left := span(op.Remaining)
+	switch op.State {
+	case store.Running:
+		return "Running. Its lease stands for " + left + ", and is renewed as long as its process lives."
+	case store.Abandoned:
+		return "Abandoned: a run began and never finished. Whether it took effect is not known here. It is remembered for " + left + "."
+	case store.Free:
+		return "Free: the next request runs. It is remembered for " + left + "."
+	}
+	return "Done. Duplicates get its result for " + left + "."
+}
+
+func age(op operations.Operation) string {
+	if op.Begun.IsZero() {
+		return "–"
+	}
+	return span(time.Since(op.Begun))
+}
+
+// span is a duration for people. It is negative after a clock was set back.
+func span(d time.Duration) string {
+	sign, d := "", d
+	if d < 0 {
+		sign, d = "−", -d
+	}
+	units := []struct {
+		name string
+		of   time.Duration
+	}{{"d", 24 * time.Hour}, {"h", time.Hour}, {"min", time.Minute}, {"s", time.Second}, {"ms", time.Millisecond}}
+	i := slices.IndexFunc(units, func(u struct {
+		name string
+		of   time.Duration
+	}) bool {
+		return d >= u.of
+	})
+	if i < 0 {
+		return "0 s"
+	}
+	text := sign + strconv.FormatInt(int64(d/units[i].of), 10) + " " + units[i].name
+	if i < 3 && d%units[i].of >= units[i+1].of {
+		text += " " + strconv.FormatInt(int64(d%units[i].of/units[i+1].of), 10) + " " + units[i+1].name
+	}
+	return text
+}
+
+// number is a whole number with its thousands apart: no digit of one beyond 2^53 is lost.
+func number(n uint64) string {
+	text := strconv.FormatUint(n, 10)
+	for i := len(text) - 3; i > 0; i -= 3 {
+		text = text[:i] + "," + text[i:]
+	}
+	return text
+}

@@ -1,0 +1,261 @@
+package operate_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/operations"
+	"github.com/idem-go/idem/core/store/memstore"
+	"github.com/idem-go/idem/operate"
+)
+
+// site is a service with its page under a prefix, and a browser.
+type site struct {
+	*testing.T
+	engine  *core.Engine
+	task    *core.Task
+	events  []core.Event
+	runs    int
+	url     string
+	actor   string // who is logged in
+	status  int    // of the last page
+	visited string
+}
+
+func newSite(t *testing.T, o operate.Options) *site {
+	s := &site{T: t, actor: "ana"}
+	s.engine = core.MustNew(core.Config{Observe: func(_ context.Context, ev core.Event) { s.events = append(s.events, ev) }})
+	s.task = s.engine.MustTask(core.TaskPolicy{Name: "charge", Record: core.Record{Abandoned: core.Uncertain(nil)}})
+	o.Authorize = func(r *http.Request) (operate.Actor, operate.Access, error) {
+		name, _, _ := r.BasicAuth()
+		switch name {
+		case "ana":
+			return "ana", operate.Change, nil
+		case "bob":
+			return "bob", operate.Read, nil
+		case "eve":
+			return "eve", operate.Change, errors.New("secret reason")
+		}
+		return "", operate.Change, nil
+	}
+	page, err := operate.New(s.engine, o)
+	require.NoError(t, err)
+	mux := http.NewServeMux()
+	mux.Handle("/deep/admin/idempotency/", page)
+	mux.Handle("/deep/admin/idempotency", page)
+	server := httptest.NewServer(mux)
+	t.Cleanup(server.Close)
+	s.url = server.URL + "/deep/admin/idempotency/"
+	return s
+}
+
+// do runs a charge, which does not know whether it has charged if unsure is set. It returns the digest of its key.
+func (s *site) do(key string, unsure bool) (digest string) {
+	_, err := core.Do(s.Context(), s.task, core.Call{Key: key, User: "alice"}, func(ctx context.Context) (string, error) {
+		run := core.RunFrom(ctx)
+		if s.runs++; unsure {
+			run.Abandon()
+		}
+		digest = run.Key().String()
+		return "charged <b>", nil
+	})
+	require.NoError(s, err)
+	return digest
+}
+
+// visit follows a link, relative to the page, or sends a form.
+func (s *site) visit(link string, form url.Values, header ...string) string {
+	s.Helper()
+	base, err := url.Parse(s.url)
+	require.NoError(s, err)
+	to, err := base.Parse(link)
+	require.NoError(s, err)
+	method := "GET"
+	if form != nil {
+		method = "POST"
+	}
+	r, err := http.NewRequestWithContext(s.Context(), method, to.String(), strings.NewReader(form.Encode()))
+	require.NoError(s, err)
+	r.SetBasicAuth(s.actor, "")
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	r.Header.Set("Sec-Fetch-Site", "same-origin")
+	for i := 0; i < len(header); i += 2 {
+		r.Header.Set(header[i], header[i+1])
+	}
+	client := http.Client{CheckRedirect: func(r *http.Request, _ []*http.Request) error { r.SetBasicAuth(s.actor, ""); return nil }}
+	resp, err := client.Do(r)
+	require.NoError(s, err)
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	require.NoError(s, err)
+	s.status, s.visited = resp.StatusCode, resp.Request.URL.RequestURI()
+	assert.Contains(s, resp.Header.Get("Content-Security-Policy"), "default-src 'none'")
+	assert.NotRegexp(s, `(href|src|action)="(/|https?:)`, string(b), "a link that is not relative")
+	return string(b)
+}
+
+var field = regexp.MustCompile(`<input type="hidden" name="(\w+)" value="([^"]*)">`)
+
+// form fills in the form of an action on the page of an operation.
+func (s *site) form(page, action string) url.Values {
+	s.Helper()
+	_, form, found := strings.Cut(page, `name="action" value="`+action+`"`)
+	require.True(s, found, "there is no form to %s:\n%s", action, page)
+	form, _, _ = strings.Cut(form, "</form>")
+	values := url.Values{"action": {action}, "reason": {"the bank says so"}, "sure": {"yes"}}
+	for _, f := range field.FindAllStringSubmatch(form, -1) {
+		values.Set(f[1], f[2])
+	}
+	return values
+}
+
+func (s *site) operated() (actions []string) {
+	for _, ev := range s.events {
+		if ev.Kind == core.Operated {
+			actions = append(actions, fmt.Sprintf("%s by %s: %v", ev.Action, ev.Actor, ev.Err))
+		}
+	}
+	return actions
+}
+
+func TestPage(t *testing.T) {
+	s := newSite(t, operate.Options{})
+	digest := s.do("stuck", true)
+	s.do("done", false)
+	list := s.visit(strings.TrimSuffix(s.url, "/"), nil) // without the slash
+	assert.Equal(t, "/deep/admin/idempotency/", s.visited)
+	assert.Regexp(t, `(?s)1 abandoned</a>.*0 running</a>.*1 done</a>.*`+digest+`.*abandoned.*done`, list)
+	page := s.visit("?find="+digest, nil)
+	assert.Equal(t, "/deep/admin/idempotency/operation?digest="+digest, s.visited)
+	assert.Contains(t, page, "Abandoned: a run began and never finished.")
+
+	// Released, by a double click.
+	release := s.form(page, "release")
+	after := s.visit("act", release)
+	assert.Equal(t, "/deep/admin/idempotency/operation?digest="+digest, s.visited)
+	assert.Contains(t, after, "Free: the next request runs.")
+	assert.Contains(t, after, "release by ana: the bank says so")
+	s.visit("act", release)
+	assert.Equal(t, 200, s.status)
+	assert.Equal(t, []string{"release by ana: <nil>"}, s.operated())
+	s.do("stuck", false)
+	assert.Equal(t, 3, s.runs)
+
+	// The page that was open all the time.
+	stale := s.form(page, "settle")
+	stale.Set("body", `"late"`)
+	stale.Set("retain", "1h")
+	assert.Contains(t, s.visit("act", stale), "another operator, was faster")
+	assert.Equal(t, http.StatusConflict, s.status)
+
+	// A done one: its value is hidden until it is asked for.
+	page = s.visit("operation?digest="+digest, nil)
+	assert.NotContains(t, page, "charged")
+	assert.Contains(t, s.visit("operation?digest="+digest+"&body", nil), "charged \\u003cb\\u003e")
+
+	digest = s.do("settled", true)
+	settle := s.form(s.visit("operation?digest="+digest, nil), "settle")
+	for name, bad := range map[string][2]string{"sure": {"", "confirm it"}, "reason": {" ", "needs an actor and a reason"}, "retain": {"soon", "takes a time"}, "action": {"dance", "no such action"}} {
+		broken := url.Values{}
+		for k, v := range settle {
+			broken[k] = v
+		}
+		broken.Set(name, bad[0])
+		assert.Contains(t, s.visit("act", broken), bad[1])
+		assert.Equal(t, http.StatusUnprocessableEntity, s.status)
+	}
+	settle.Set("body", `"by hand"`)
+	s.visit("act", settle)
+	r, err := core.Do(t.Context(), s.task, core.Call{Key: "settled", User: "alice"}, func(context.Context) (string, error) { return "", nil })
+	require.NoError(t, err)
+	assert.Equal(t, "by hand", r.Value)
+	s.visit("act", s.form(s.visit("operation?digest="+digest, nil), "forget"))
+	assert.Equal(t, "/deep/admin/idempotency/", s.visited)
+	assert.Contains(t, s.visit("operation?digest="+digest, nil), "There is no such operation.")
+	assert.Equal(t, http.StatusNotFound, s.status)
+}
+
+func TestWhoMayDoWhat(t *testing.T) {
+	s := newSite(t, operate.Options{})
+	digest := s.do("stuck", true)
+	release := s.form(s.visit("operation?digest="+digest, nil), "release")
+	for _, c := range []struct {
+		actor  string
+		header []string
+		status int
+	}{
+		{"ana", []string{"Sec-Fetch-Site", "cross-site"}, 403}, {"ana", []string{"Sec-Fetch-Site", "", "Origin", "https://evil.example"}, 403},
+		{"bob", nil, 403}, {"eve", nil, 403}, {"", nil, 401}, {"nobody", []string{"Idem-Operator", "ana"}, 401},
+	} {
+		s.actor = c.actor
+		page := s.visit("act", release, c.header...)
+		assert.Equal(t, c.status, s.status, c)
+		assert.NotContains(t, page, "secret reason")
+	}
+	assert.Empty(t, s.operated())
+	s.actor = "bob"
+	page := s.visit("operation?digest="+digest, nil)
+	assert.Contains(t, page, "Abandoned")
+	assert.NotContains(t, page, "<form")
+	s.actor = "ana"
+	s.visit("act", nil)
+	assert.Equal(t, http.StatusMethodNotAllowed, s.status)
+	s.visit("./", url.Values{})
+	assert.Equal(t, http.StatusMethodNotAllowed, s.status)
+
+	_, err := operate.New(s.engine, operate.Options{})
+	assert.ErrorContains(t, err, "Authorize")
+}
+
+// TestWhatThePageShows: text from outside is text, numbers are whole, clocks may have been set back, and a format is used.
+func TestWhatThePageShows(t *testing.T) {
+	now := time.Now()
+	records, err := memstore.New(memstore.Config{Now: func() time.Time { return now }})
+	require.NoError(t, err)
+	now = now.Add(50 * time.Hour) // the store's clock is ahead
+	engine := core.MustNew(core.Config{Store: records, Remark: func(context.Context) string { return "<script>alert(1)</script>" }})
+	for i := range 60 {
+		_, err = core.Do(t.Context(), engine.MustTask(core.TaskPolicy{Name: "n"}), core.Call{Key: fmt.Sprint(i)}, func(context.Context) ([]byte, error) { return []byte{0xff}, nil })
+		require.NoError(t, err)
+	}
+	page, err := operate.New(engine, operate.Options{
+		Authorize: func(*http.Request) (operate.Actor, operate.Access, error) { return "ana", operate.Read, nil },
+		Format: func(op operations.Operation, _ string, body []byte) string {
+			return fmt.Sprintf("%s: %x", op.Policy, body)
+		},
+	})
+	require.NoError(t, err)
+	get := func(target string) string {
+		w := httptest.NewRecorder()
+		page.ServeHTTP(w, httptest.NewRequest("GET", target, nil))
+		return w.Body.String()
+	}
+	list := get("/x/?state=done")
+	assert.Contains(t, list, "−2 d 1 h")
+	assert.Contains(t, list, "&lt;script&gt;")
+	assert.NotContains(t, list, "<script")
+	rows := regexp.MustCompile(`operation\?digest=([0-9a-f]+)`)
+	more := regexp.MustCompile(`<a href="(\?[^"]*)" rel="next">`).FindStringSubmatch(list)
+	require.NotNil(t, more)
+	seen := append(rows.FindAllString(list, -1), rows.FindAllString(get("/x/"+strings.ReplaceAll(more[1], "&amp;", "&")), -1)...)
+	assert.Len(t, seen, 60)
+	assert.Contains(t, get("/x/"+rows.FindString(list)+"&body"), "n: 03ff")
+	assert.Contains(t, get("/x/?older=yesterday"), "takes a time such as")
+	assert.Contains(t, get("/x/?find=zzz"), "is neither")
+	assert.Contains(t, get("/x/style.css"), "color-scheme")
+
+	assert.Equal(t, "9,007,199,254,740,993", operate.Number(1<<53+1))
+}
