@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -81,7 +82,7 @@ var inspections = []testCase{
 		run: func(s *env) {
 			for i, note := range []string{"", "a;b\n'\"\\", "caf\u00e9 \U0001F600", strings.Repeat("x", 255), strings.Repeat("\u20ac", 85)} {
 				c, key := standing(), fmt.Sprint("k", i)
-				c.About = store.About{ID: store.NewID(), Policy: note, Creator: note, Remark: note}
+				c.About = store.About{ID: store.NewID(), Policy: note, Creator: cmp.Or(note, "somebody"), Remark: note} // a store may know who it is
 				s.begin(key, c)
 				s.complete(key, c.Owner, []byte(note), long)
 				if r := s.told(key, store.Done, 1, c.About); string(r.Result) != note {

@@ -120,6 +120,17 @@ func (d Dialect) IsNoTable(err error) bool {
 	return err != nil && strings.Contains(err.Error(), "no such table")
 }
 
+// noColumn reports whether err says that a column does not exist, or that a table has no such column.
+func (d Dialect) noColumn(err error) bool {
+	switch d {
+	case PostgreSQL:
+		return sqlState(err) == "42703" // undefined_column
+	case MySQL:
+		return mysqlNumber(err) == 1054
+	}
+	return err != nil && (strings.Contains(err.Error(), "no such column") || strings.Contains(err.Error(), "has no column named"))
+}
+
 // noTransaction reports whether err says that the transaction, or a savepoint in it, does not exist.
 func (d Dialect) noTransaction(err error) bool {
 	switch d {
@@ -197,7 +208,7 @@ func (s *Store) retry(ctx context.Context, call string, try func() error) error 
 // mostly the idle ones have too, and each would make another call fail; a failed ping removes one
 // from the pool.
 func (s *Store) closeBroken(ctx context.Context, err error) {
-	if err == nil || errors.Is(err, store.ErrLost) || s.dialect == SQLite || s.dialect.class(err) != classOther {
+	if err == nil || refused(err) || s.dialect == SQLite || s.dialect.class(err) != classOther {
 		return
 	}
 	for idle := s.db.Stats().Idle; idle > 0 && ctx.Err() == nil; idle-- {
@@ -263,10 +274,15 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
+// refused reports whether err says that the record is not the caller's, or not the one that it expects.
+func refused(err error) bool {
+	return errors.Is(err, store.ErrLost) || errors.Is(err, store.ErrMovedOn) || errors.Is(err, store.ErrNoRecord)
+}
+
 // failure returns err as a call returns it: with the name of the call, the context's error and
 // store.ErrFull where they apply, and a hint at poolers, or at Migrate.
 func (s *Store) failure(ctx context.Context, call string, err error) error {
-	if err == nil || errors.Is(err, store.ErrLost) {
+	if err == nil || refused(err) {
 		return err
 	}
 	if errors.Is(err, errSentTwice) {
@@ -280,6 +296,9 @@ func (s *Store) failure(ctx context.Context, call string, err error) error {
 	}
 	if s.dialect.IsNoTable(err) && call != "migrate" {
 		err = fmt.Errorf("there is no table %s: run Migrate, or the statements of Schema: %w", s.table.name, err)
+	}
+	if s.dialect.noColumn(err) && call != "migrate" {
+		err = fmt.Errorf("the table %s is that of an earlier version: run Migrate, or add what Schema has and the table lacks: %w", s.table.name, err)
 	}
 	if s.dialect.class(err) == classFull {
 		err = fmt.Errorf("%w: %w", store.ErrFull, err)

@@ -82,11 +82,14 @@ const maxSpan = time.Duration(1<<63 - 1)
 // have at most 63 bytes, to which PostgreSQL cuts names.
 var identifier = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,49}$`)
 
+const begunSuffix = "_created_at"
+
 // table is a table's name, checked and quoted.
 type table struct {
-	name  string // quoted, with its schema if it was given with one
-	index string // name of the index on expires_at, quoted as CREATE INDEX wants it
-	on    string // the table as CREATE INDEX wants it
+	name   string // quoted, with its schema if it was given with one
+	expiry string // name of the index on expires_at, quoted as CREATE INDEX wants it
+	begun  string // … of that on created_at
+	on     string // the table as CREATE INDEX wants it
 
 	schema, plain string // as they were given; schema may be empty
 }
@@ -107,13 +110,13 @@ func (d Dialect) table(name string) (table, error) {
 	}
 	quoted := func(s string) string { return quote + s + quote }
 	last := parts[len(parts)-1]
-	t := table{name: quoted(last), index: quoted(last + "_expires_at"), on: quoted(last), plain: last}
+	t := table{name: quoted(last), expiry: quoted(last + "_expires_at"), begun: quoted(last + begunSuffix), on: quoted(last), plain: last}
 	if len(parts) == 2 {
 		t.schema = parts[0]
 		schema := quoted(parts[0]) + "."
 		t.name = schema + t.name
 		if d == SQLite { // where the index has the schema
-			t.index = schema + t.index
+			t.expiry, t.begun = schema+t.expiry, schema+t.begun
 		} else {
 			t.on = t.name
 		}

@@ -120,7 +120,7 @@ func (s *Store) DoTx(ctx context.Context, db TxBeginner, key string, fn func(tx 
 	}
 	// No other call sees the record before the commit, so that its lease keeps none out. But the
 	// record must not expire while fn runs, however long that takes.
-	t.claim = store.Claim{Owner: store.NewOwner(), Fingerprint: t.options.fingerprint, Lease: 1, Retention: math.MaxInt64, Takeover: true}
+	t.claim = store.Claim{Owner: store.NewOwner(), About: store.About{ID: store.NewID()}, Fingerprint: t.options.fingerprint, Lease: 1, Retention: math.MaxInt64, Takeover: true}
 	if err := t.claim.Validate(); err != nil {
 		return core.Result[[]byte]{}, err
 	}
@@ -327,7 +327,7 @@ func (t *txRun) begin(ctx context.Context, tx *transaction) (g store.Grant, hold
 	case r.state != stateRunning || r.left <= 0 || !bytes.Equal(r.owner, t.claim.Owner[:]):
 		return g, nil, errNotHeld
 	}
-	g = store.Grant{State: store.Acquired, Attempt: uint64(r.attempt)}
+	g = store.Grant{State: store.Acquired, Attempt: uint64(r.attempt), ID: r.operation()}
 	if len(r.result) > 0 {
 		g.State, g.Result = store.Done, r.result[1:]
 		return g, r.owner, nil

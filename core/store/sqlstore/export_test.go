@@ -41,7 +41,7 @@ const (
 	ClassDuplicate = classDuplicate
 	ClassFull      = classFull
 	ClassReadOnly  = classReadOnly
-	PurgeBatch     = purgeBatch
+	PurgeBatch     = batch
 	Tries          = tries
 )
 

@@ -28,91 +28,141 @@ func Schema(dialect Dialect, table string) (string, error) {
 }
 
 // columns are the table's, each with its type by dialect.
-var columns = []column{
-	{"source_type", "TEXT", "VARBINARY(64)", "TEXT"},
-	{"serial_number", "BYTEA", "VARBINARY(2048)", "BLOB"},
-	{"state", "SMALLINT", "SMALLINT", "INTEGER"},
-	{"owner", "BYTEA", "VARBINARY(16)", "BLOB"},
-	{"attempt", "BIGINT", "BIGINT", "INTEGER"},
-	{"fingerprint", "BYTEA", "VARBINARY(64)", "BLOB"},
-	{"result", "BYTEA", "LONGBLOB", "BLOB"},
-	{"remark", "TEXT", "VARCHAR(255)", "TEXT"},
-	{"creator", "TEXT", "VARCHAR(255)", "TEXT"},
-	{"created_at", "BIGINT", "BIGINT", "INTEGER"},
-	{"updated_at", "BIGINT", "BIGINT", "INTEGER"},
-	{"lease_until", "BIGINT", "BIGINT", "INTEGER"},
-	{"retention", "BIGINT", "BIGINT", "INTEGER"},
-	{"expires_at", "BIGINT", "BIGINT", "INTEGER"},
-	{"version", "BIGINT", "BIGINT", "INTEGER"},
+var columns = slices.Concat(first, added)
+
+// first are those of 0.1.0.
+var first = []column{
+	{"source_type", "TEXT NOT NULL", "VARBINARY(64) NOT NULL", "TEXT NOT NULL"},
+	{"serial_number", "BYTEA NOT NULL", "VARBINARY(2048) NOT NULL", "BLOB NOT NULL"},
+	{"state", "SMALLINT NOT NULL", "SMALLINT NOT NULL", "INTEGER NOT NULL"},
+	{"owner", "BYTEA NOT NULL", "VARBINARY(16) NOT NULL", "BLOB NOT NULL"},
+	{"attempt", "BIGINT NOT NULL", "BIGINT NOT NULL", "INTEGER NOT NULL"},
+	{"fingerprint", "BYTEA NOT NULL", "VARBINARY(64) NOT NULL", "BLOB NOT NULL"},
+	{"result", "BYTEA NOT NULL", "LONGBLOB NOT NULL", "BLOB NOT NULL"},
+	{"remark", "TEXT NOT NULL", "VARCHAR(255) NOT NULL", "TEXT NOT NULL"},
+	{"creator", "TEXT NOT NULL", "VARCHAR(255) NOT NULL", "TEXT NOT NULL"},
+	{"created_at", "BIGINT NOT NULL", "BIGINT NOT NULL", "INTEGER NOT NULL"},
+	{"updated_at", "BIGINT NOT NULL", "BIGINT NOT NULL", "INTEGER NOT NULL"},
+	{"lease_until", "BIGINT NOT NULL", "BIGINT NOT NULL", "INTEGER NOT NULL"},
+	{"retention", "BIGINT NOT NULL", "BIGINT NOT NULL", "INTEGER NOT NULL"},
+	{"expires_at", "BIGINT NOT NULL", "BIGINT NOT NULL", "INTEGER NOT NULL"},
+	{"version", "BIGINT NOT NULL", "BIGINT NOT NULL", "INTEGER NOT NULL"},
+}
+
+// added are those that came later. A process that does not know them inserts without them. MySQL 5.7 has no default for a
+// LONGBLOB.
+var added = []column{
+	{"operation_id", "BYTEA NOT NULL DEFAULT ''", "VARBINARY(16) NOT NULL DEFAULT ''", "BLOB NOT NULL DEFAULT x''"},
+	{"policy", "TEXT NOT NULL DEFAULT ''", "VARCHAR(255) NOT NULL DEFAULT ''", "TEXT NOT NULL DEFAULT ''"},
+	{"uncertain", "SMALLINT NOT NULL DEFAULT 0", "SMALLINT NOT NULL DEFAULT 0", "INTEGER NOT NULL DEFAULT 0"},
+	{"secret", "TEXT NOT NULL DEFAULT ''", "VARCHAR(64) NOT NULL DEFAULT ''", "TEXT NOT NULL DEFAULT ''"},
+	{"steps", "BYTEA NOT NULL DEFAULT ''", "LONGBLOB", "BLOB NOT NULL DEFAULT x''"},
 }
 
 type column struct{ name, postgres, mysql, sqlite string }
 
-func (c column) kind(d Dialect) string {
-	return map[Dialect]string{PostgreSQL: c.postgres, MySQL: c.mysql, SQLite: c.sqlite}[d]
+// definition is the column in CREATE TABLE.
+func (c column) definition(d Dialect) string {
+	return c.name + " " + map[Dialect]string{PostgreSQL: c.postgres, MySQL: c.mysql, SQLite: c.sqlite}[d]
 }
+
+// kind is its type.
+func (c column) kind(d Dialect) string { return strings.Fields(c.definition(d))[1] }
 
 // schema returns the statements that make t, if it is not there.
 func (d Dialect) schema(t table) []string {
 	var create strings.Builder
 	fmt.Fprintf(&create, "CREATE TABLE IF NOT EXISTS %s (\n", t.name)
 	for _, c := range columns {
-		fmt.Fprintf(&create, "\t%s %s NOT NULL,\n", c.name, c.kind(d))
+		fmt.Fprintf(&create, "\t%s,\n", c.definition(d))
 	}
 	create.WriteString("\tPRIMARY KEY (source_type, serial_number)")
 	if d == MySQL { // which has no CREATE INDEX IF NOT EXISTS
-		fmt.Fprintf(&create, ",\n\tKEY %s (expires_at)\n) ENGINE=InnoDB ROW_FORMAT=DYNAMIC DEFAULT CHARSET=utf8mb4", t.index)
+		fmt.Fprintf(&create, ",\n\tKEY %s (expires_at),\n\tKEY %s (source_type, state, created_at)\n) ENGINE=InnoDB ROW_FORMAT=DYNAMIC DEFAULT CHARSET=utf8mb4", t.expiry, t.begun)
 		return []string{create.String()}
 	}
 	create.WriteString("\n)")
-	return []string{create.String(), fmt.Sprintf("CREATE INDEX IF NOT EXISTS %s ON %s (expires_at)", t.index, t.on)}
+	return []string{create.String(), fmt.Sprintf("CREATE INDEX IF NOT EXISTS %s ON %s (expires_at)", t.expiry, t.on), d.index(t)}
 }
 
-// Migrate makes the table if it does not exist, and checks it if it does. It may be called at
-// every start, by many processes at once. It needs the right to create tables only if the table
-// does not exist. It returns an error that names every fault of an existing table on which
+// index returns the statement that makes the index of what runs, if it is not there.
+func (d Dialect) index(t table) string {
+	if d == MySQL { // which has no partial ones
+		return fmt.Sprintf("CREATE INDEX %s ON %s (source_type, state, created_at)", t.begun, t.on)
+	}
+	return fmt.Sprintf("CREATE INDEX IF NOT EXISTS %s ON %s (source_type, created_at) WHERE state = 1", t.begun, t.on)
+}
+
+// add returns the statements that add columns to t.
+func (d Dialect) add(t table, lacking []column) []string {
+	var clauses, statements []string
+	for _, c := range lacking {
+		clause := "ADD COLUMN " + c.definition(d)
+		if d == PostgreSQL {
+			clause = "ADD COLUMN IF NOT EXISTS " + c.definition(d)
+		}
+		clauses = append(clauses, clause)
+		statements = append(statements, "ALTER TABLE "+t.name+" "+clause)
+	}
+	if d == SQLite { // which adds one at a time
+		return statements
+	}
+	return []string{"ALTER TABLE " + t.name + " " + strings.Join(clauses, ", ")}
+}
+
+// Migrate makes the table if it does not exist, adds to it what it lacks if an earlier version has made it, and checks
+// it. It may be called at every start, by many processes at once. It needs the right to create or to alter the table only
+// if something is missing. It returns an error that names every fault of an existing table on which
 // operations might run twice or results be cut: wrong types, no unique key, a wrong engine, an
 // unlogged table. It also checks MySQL's autocommit, and wsrep_sync_wait on Galera.
 func (s *Store) Migrate(ctx context.Context) error {
 	return s.retry(ctx, "migrate", func() error {
-		found := s.check(ctx)
-		if found == nil || errors.Is(found, errLags) { // the table is there
-			return found
+		var was, failed error
+		for {
+			lacks, found := s.check(ctx)
+			switch {
+			case len(lacks) == 0:
+				return found
+			case was == nil || was.Error() != found.Error(): // at first, and when another process has changed something
+			case failed != nil && failed.Error() != found.Error():
+				return fmt.Errorf("%w (and the table %s can't be used as it is: %w)", failed, s.table.name, found)
+			default:
+				return found
+			}
+			if failed = s.make(ctx, lacks); s.dialect.temporary(failed) {
+				return failed
+			}
+			was = found
 		}
-		if err := s.create(ctx); err != nil && err.Error() != found.Error() {
-			return fmt.Errorf("%w (and the table %s can't be used as it is: %w)", err, s.table.name, found)
-		} else if err != nil {
-			return err
-		}
-		return s.check(ctx)
 	})
 }
 
-// check returns an error if the table does not exist, or is not fit for a store.
-func (s *Store) check(ctx context.Context) error {
+// check returns an error if the table does not exist, or is not fit for a store. lacks are the statements which may help,
+// by transactions.
+func (s *Store) check(ctx context.Context) (lacks [][]string, err error) {
 	var none int
-	err := s.db.QueryRowContext(ctx, "SELECT 1 FROM "+s.table.name+" WHERE 1 = 0").Scan(&none)
+	err = s.db.QueryRowContext(ctx, "SELECT 1 FROM "+s.table.name+" WHERE 1 = 0").Scan(&none)
 	if !errors.Is(err, sql.ErrNoRows) {
-		return err // it is not there, say
+		return [][]string{s.dialect.schema(s.table)}, err // it is not there, say
 	}
-	faults, err := s.faults(ctx)
+	faults, lacks, err := s.faults(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if len(faults) > 0 {
-		return fmt.Errorf("table %s is not the one that Schema gives: %s", s.table.name, strings.Join(faults, "; "))
+		return lacks, fmt.Errorf("table %s is not the one that Schema gives: %s", s.table.name, strings.Join(faults, "; "))
 	}
 	if s.dialect != MySQL {
-		return nil
+		return nil, nil
 	}
 	var autocommit bool
 	if err := s.db.QueryRowContext(ctx, "SELECT @@autocommit").Scan(&autocommit); err != nil {
-		return err
+		return nil, err
 	}
 	if !autocommit {
-		return errors.New("autocommit is off: nothing that the store does would be committed")
+		return nil, errors.New("autocommit is off: nothing that the store does would be committed")
 	}
-	return s.checkGalera(ctx)
+	return nil, s.checkGalera(ctx)
 }
 
 // errLags is the error for a node of Galera whose sessions may read stale data.
@@ -146,6 +196,7 @@ type catalog struct {
 	table   string // its faults, one a row
 	columns string // name, type, and whether values come back as they were written
 	unique  string // the columns of each unique key that may stand for the primary key, sorted, with commas between
+	indexes string // their names
 }
 
 // catalogs find the faults that a database does not report: values that are cut, padded or merged, a table that is empty
@@ -157,15 +208,17 @@ var catalogs = map[Dialect]catalog{
 	WHEN c.relpersistence = 't' THEN 'it is temporary' END
 FROM pg_class c WHERE ` + ofPostgreSQL + ` AND (c.relkind NOT IN ('r', 'p') OR c.relpersistence <> 'p')`,
 		columns: `SELECT a.attname, format_type(a.atttypid, a.atttypmod), CASE
-	WHEN a.attname IN ('serial_number', 'owner', 'fingerprint', 'result') THEN a.atttypid = 'bytea'::regtype
-	WHEN a.attname = 'source_type' THEN a.atttypid IN ('text'::regtype, 'varchar'::regtype) AND (a.atttypmod = -1 OR a.atttypmod >= 68) AND COALESCE((SELECT collisdeterministic FROM pg_collation WHERE oid = a.attcollation), true)
-	WHEN a.attname IN ('remark', 'creator') THEN a.atttypid IN ('text'::regtype, 'varchar'::regtype) AND (a.atttypmod = -1 OR a.atttypmod >= 259)
-	WHEN a.attname = 'state' THEN a.atttypid IN ('int2'::regtype, 'int4'::regtype, 'int8'::regtype)
+	WHEN a.attname IN ('serial_number', 'owner', 'fingerprint', 'result', 'operation_id', 'steps') THEN a.atttypid = 'bytea'::regtype
+	WHEN a.attname IN ('source_type', 'secret') THEN a.atttypid IN ('text'::regtype, 'varchar'::regtype) AND (a.atttypmod = -1 OR a.atttypmod >= 68) AND COALESCE((SELECT collisdeterministic FROM pg_collation WHERE oid = a.attcollation), true)
+	WHEN a.attname IN ('remark', 'creator', 'policy') THEN a.atttypid IN ('text'::regtype, 'varchar'::regtype) AND (a.atttypmod = -1 OR a.atttypmod >= 259)
+	WHEN a.attname IN ('state', 'uncertain') THEN a.atttypid IN ('int2'::regtype, 'int4'::regtype, 'int8'::regtype)
 	ELSE a.atttypid = 'int8'::regtype END
 FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid WHERE ` + ofPostgreSQL + ` AND a.attnum > 0 AND NOT a.attisdropped`,
 		unique: `SELECT (SELECT string_agg(a.attname, ',' ORDER BY a.attname) FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum = ANY (i.indkey[0:i.indnkeyatts - 1]))
 FROM pg_class c JOIN pg_index i ON i.indrelid = c.oid
 WHERE ` + ofPostgreSQL + ` AND i.indisunique AND i.indisvalid AND i.indimmediate AND i.indpred IS NULL AND i.indexprs IS NULL`,
+		indexes: `SELECT n.relname FROM pg_class c JOIN pg_index i ON i.indrelid = c.oid JOIN pg_class n ON n.oid = i.indexrelid
+WHERE ` + ofPostgreSQL + ` AND i.indisvalid`,
 	},
 	MySQL: {
 		table: `SELECT CONCAT('its engine is ', COALESCE(ENGINE, 'none'), ', where InnoDB is needed')
@@ -173,26 +226,29 @@ FROM information_schema.TABLES WHERE ` + ofMySQL + ` AND COALESCE(ENGINE, '') <>
 		columns: `SELECT COLUMN_NAME, CONCAT(COLUMN_TYPE, ' ', COALESCE(CHARACTER_SET_NAME, '')), COALESCE(CASE
 	WHEN COLUMN_NAME IN ('source_type', 'fingerprint') THEN DATA_TYPE = 'varbinary' AND CHARACTER_MAXIMUM_LENGTH >= 64
 	WHEN COLUMN_NAME = 'serial_number' THEN DATA_TYPE = 'varbinary' AND CHARACTER_MAXIMUM_LENGTH >= 2048
-	WHEN COLUMN_NAME = 'owner' THEN DATA_TYPE = 'varbinary' AND CHARACTER_MAXIMUM_LENGTH >= 16
-	WHEN COLUMN_NAME = 'result' THEN DATA_TYPE = 'longblob'
-	WHEN COLUMN_NAME IN ('remark', 'creator') THEN CHARACTER_SET_NAME = 'utf8mb4' AND DATA_TYPE <> 'char' AND CHARACTER_MAXIMUM_LENGTH >= 255
-	WHEN COLUMN_NAME = 'state' THEN DATA_TYPE IN ('tinyint', 'smallint', 'mediumint', 'int', 'bigint')
+	WHEN COLUMN_NAME IN ('owner', 'operation_id') THEN DATA_TYPE = 'varbinary' AND CHARACTER_MAXIMUM_LENGTH >= 16
+	WHEN COLUMN_NAME IN ('result', 'steps') THEN DATA_TYPE = 'longblob'
+	WHEN COLUMN_NAME IN ('remark', 'creator', 'policy') THEN CHARACTER_SET_NAME = 'utf8mb4' AND DATA_TYPE <> 'char' AND CHARACTER_MAXIMUM_LENGTH >= 255
+	WHEN COLUMN_NAME = 'secret' THEN CHARACTER_SET_NAME = 'utf8mb4' AND DATA_TYPE <> 'char' AND CHARACTER_MAXIMUM_LENGTH >= 64
+	WHEN COLUMN_NAME IN ('state', 'uncertain') THEN DATA_TYPE IN ('tinyint', 'smallint', 'mediumint', 'int', 'bigint')
 	ELSE DATA_TYPE = 'bigint' AND COLUMN_TYPE NOT LIKE '%unsigned%' END, 0)
 FROM information_schema.COLUMNS WHERE ` + ofMySQL,
 		unique: `SELECT GROUP_CONCAT(COLUMN_NAME, COALESCE(SUB_PART, '') ORDER BY COLUMN_NAME SEPARATOR ',')
 FROM information_schema.STATISTICS WHERE ` + ofMySQL + ` AND NON_UNIQUE = 0 GROUP BY INDEX_NAME`,
+		indexes: `SELECT INDEX_NAME FROM information_schema.STATISTICS WHERE ` + ofMySQL,
 	},
 	SQLite: {
 		table: `SELECT CASE WHEN type <> 'table' THEN 'it is no table' ELSE 'it is WITHOUT ROWID, by which Purge goes' END
 FROM pragma_table_list WHERE schema = COALESCE(NULLIF(?1, ''), 'main') AND name = ?2 COLLATE NOCASE AND (type <> 'table' OR wr)`,
 		columns: `SELECT name, type, CASE
-	WHEN name IN ('serial_number', 'owner', 'fingerprint', 'result') THEN upper(type) = 'BLOB'
-	WHEN name IN ('source_type', 'remark', 'creator') THEN upper(type) = 'TEXT' OR upper(type) LIKE '%CHAR%'
+	WHEN name IN ('serial_number', 'owner', 'fingerprint', 'result', 'operation_id', 'steps') THEN upper(type) = 'BLOB'
+	WHEN name IN ('source_type', 'remark', 'creator', 'policy', 'secret') THEN upper(type) = 'TEXT' OR upper(type) LIKE '%CHAR%'
 	ELSE upper(type) LIKE '%INT%' END
 FROM pragma_table_info(?2, COALESCE(NULLIF(?1, ''), 'main'))`,
 		unique: `SELECT (SELECT group_concat(name) FROM (SELECT name FROM pragma_index_xinfo(i.name, COALESCE(NULLIF(?1, ''), 'main')) WHERE "key" AND coll = 'BINARY' ORDER BY name))
 FROM pragma_index_list(?2, COALESCE(NULLIF(?1, ''), 'main')) AS i WHERE i."unique" AND NOT i.partial
 	AND NOT EXISTS (SELECT 1 FROM pragma_index_xinfo(i.name, COALESCE(NULLIF(?1, ''), 'main')) WHERE "key" AND coll <> 'BINARY')`,
+		indexes: `SELECT name FROM pragma_index_list(?2, COALESCE(NULLIF(?1, ''), 'main'))`,
 	},
 }
 
@@ -201,24 +257,25 @@ const (
 	ofMySQL      = `TABLE_SCHEMA = COALESCE(NULLIF(?, ''), DATABASE()) AND TABLE_NAME = ?`
 )
 
-// faults returns all that is wrong with the table, in words.
-func (s *Store) faults(ctx context.Context) ([]string, error) {
+// faults returns all that is wrong with the table, in words, and the statements that add what it lacks, by transactions:
+// PostgreSQL locks a table for all others until what has added a column is committed, and making an index takes time.
+func (s *Store) faults(ctx context.Context) (faults []string, lacks [][]string, err error) {
 	c := catalogs[s.dialect]
-	faults, err := s.strings(ctx, c.table)
+	faults, err = s.strings(ctx, c.table)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	kinds := map[string]string{}
 	rows, err := s.db.QueryContext(ctx, c.columns, s.table.schema, s.table.plain)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer rows.Close()
 	for rows.Next() {
 		var name, kind string
 		var fits bool
 		if err := rows.Scan(&name, &kind, &fits); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		kinds[name] = ""
 		if !fits {
@@ -227,21 +284,36 @@ func (s *Store) faults(ctx context.Context) ([]string, error) {
 	}
 	// The connection goes back first: it may be the only one of the pool.
 	if err := errors.Join(rows.Err(), rows.Close()); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
+	var lacking []column
 	for _, column := range columns {
 		switch kind, there := kinds[column.name]; {
 		case !there:
 			faults = append(faults, "there is no column "+column.name)
+			if slices.Contains(added, column) {
+				lacking = append(lacking, column)
+			}
 		case kind != "":
 			faults = append(faults, fmt.Sprintf("column %s has the type %s, and not %s", column.name, kind, column.kind(s.dialect)))
 		}
 	}
+	if lacking != nil {
+		lacks = append(lacks, s.dialect.add(s.table, lacking))
+	}
 	keys, err := s.strings(ctx, c.unique)
-	if err == nil && !slices.Contains(keys, "serial_number,source_type") {
+	if err != nil {
+		return nil, nil, err
+	}
+	if !slices.Contains(keys, "serial_number,source_type") {
 		faults = append(faults, "(source_type, serial_number) is not unique")
 	}
-	return faults, err
+	indexes, err := s.strings(ctx, c.indexes)
+	if begun := s.table.plain + begunSuffix; !slices.ContainsFunc(indexes, func(name string) bool { return strings.EqualFold(name, begun) }) {
+		faults = append(faults, "there is no index "+begun)
+		lacks = append(lacks, []string{s.dialect.index(s.table)})
+	}
+	return faults, lacks, err
 }
 
 // strings returns the only column of a query of a catalog.
@@ -265,18 +337,28 @@ func (s *Store) strings(ctx context.Context, query string) (found []string, err 
 // IF NOT EXISTS at once may fail.
 const migrationLock = 0x6964656d // "idem"
 
-func (s *Store) create(ctx context.Context) error {
+// make runs statements, by transactions.
+func (s *Store) make(ctx context.Context, transactions [][]string) error {
+	for _, statements := range transactions {
+		if s.dialect == PostgreSQL {
+			// While ALTER TABLE waits for a transaction, all others wait for it. It tries again.
+			statements = slices.Concat([]string{fmt.Sprintf("SELECT pg_advisory_xact_lock(%d)", migrationLock), "SET LOCAL lock_timeout = '1s'"}, statements)
+		}
+		if err := s.commitAll(ctx, statements); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// commitAll runs statements in a transaction.
+func (s *Store) commitAll(ctx context.Context, statements []string) error {
 	tx, err := s.db.BeginTx(ctx, nil)
 	if err != nil {
 		return err
 	}
 	defer tx.Rollback()
-	if s.dialect == PostgreSQL {
-		if _, err := tx.ExecContext(ctx, "SELECT pg_advisory_xact_lock($1)", migrationLock); err != nil {
-			return err
-		}
-	}
-	for _, statement := range s.dialect.schema(s.table) {
+	for _, statement := range statements {
 		if _, err := tx.ExecContext(ctx, statement); err != nil {
 			return err
 		}

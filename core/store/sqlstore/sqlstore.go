@@ -26,7 +26,8 @@ type Store struct {
 	dialect Dialect
 	table   table
 	source  string
-	creator string
+	creator string // empty: the claim's
+	host    string // of claims without one
 	q       statements
 	pool    *pool
 
@@ -39,8 +40,8 @@ type Store struct {
 	closed   atomic.Bool
 }
 
-// Capabilities implements store.Store: the store has none.
-func (s *Store) Capabilities() store.Capabilities { return store.Capabilities{} }
+// Capabilities implements store.Store. The store has an Inspector.
+func (s *Store) Capabilities() store.Capabilities { return store.Capabilities{Inspect: inspector{s}} }
 
 // Config configures a [Store]. The zero Config has the defaults.
 type Config struct {
@@ -54,7 +55,7 @@ type Config struct {
 	Source string
 
 	// Creator is the creator column of the records that this store makes, for people who read
-	// the table. It is cut after 255 characters. Empty: the host name.
+	// the table. It is cut after 255 characters. Empty: the claim's, or else the host name.
 	Creator string
 
 	// Reset is called when a server turns out to be read-only: a demoted primary that has kept its
@@ -72,7 +73,8 @@ type Config struct {
 }
 
 // WithRemark sets the remark of the records that are made or taken over with the returned
-// context, for people who read the table: an order number, say. It is cut after 255 characters.
+// context, for people who read the table: an order number, say. It takes the place of the claim's, and is cut after 255
+// characters.
 func WithRemark(ctx context.Context, remark string) context.Context {
 	return context.WithValue(ctx, remarkKey{}, note(remark))
 }
@@ -93,9 +95,7 @@ func note(s string) string {
 // db, an unknown dialect, a bad table name or source.
 func New(db *sql.DB, dialect Dialect, c Config) (*Store, error) {
 	c.Table, c.Source = cmp.Or(c.Table, "idem_records"), cmp.Or(c.Source, "idem")
-	if c.Creator == "" {
-		c.Creator, _ = os.Hostname()
-	}
+	host, _ := os.Hostname()
 	var faults []error
 	if db == nil {
 		faults = append(faults, errors.New("sqlstore: the database is nil"))
@@ -117,7 +117,7 @@ func New(db *sql.DB, dialect Dialect, c Config) (*Store, error) {
 		c.now = dialect.now()
 	}
 	s := &Store{
-		db: db, dialect: dialect, table: table, source: c.Source, creator: note(c.Creator),
+		db: db, dialect: dialect, table: table, source: c.Source, creator: note(c.Creator), host: note(host),
 		q: newStatements(dialect, table.name, c.now), pool: poolOf(db), reset: c.Reset,
 		prepares: dialect != PostgreSQL || c.Prepared, resends: dialect == PostgreSQL && driverOf(db) != typePGX,
 	}
@@ -181,50 +181,57 @@ func (s *Store) claim(ctx context.Context, tx *transaction, key string, claim st
 	v := &values{
 		key: storedKey(key), owner: claim.Owner[:], fingerprint: []byte(claim.Fingerprint), result: []byte{},
 		lease: s.dialect.lease(claim.Lease), retention: micros(claim.Retention),
+		id: idColumn(claim.ID), policy: claim.Policy, creator: cmp.Or(s.creator, claim.Creator, s.host), remark: claim.Remark,
 	}
-	v.remark, _ = ctx.Value(remarkKey{}).(string)
+	if remark, set := ctx.Value(remarkKey{}).(string); set {
+		v.remark = remark
+	}
 
 	r, err := s.insertOrLook(ctx, tx, v)
 	if err != nil {
 		return g, nil, err
 	}
 	if r.state == stateNew {
-		return store.Grant{State: store.Acquired, Attempt: 1}, nil, nil
+		return store.Grant{State: store.Acquired, Attempt: 1, ID: claim.ID}, nil, nil
 	}
 	// A transaction whose commit was lost looks for its own record, however old that is.
 	ours := tx != nil && r.state == stateDone && bytes.Equal(r.owner, v.owner)
 	if r.left <= 0 && !ours { // expired
-		return s.take(ctx, tx, s.q.replace, v, 1)
+		return s.take(ctx, tx, s.q.replace, v, store.Grant{Attempt: 1, ID: claim.ID})
 	}
-	g = store.Grant{Attempt: uint64(r.attempt), Fingerprint: string(r.fingerprint)}
+	g = store.Grant{Attempt: uint64(r.attempt), Fingerprint: string(r.fingerprint), ID: r.operation()}
+	goesOn := store.Grant{Attempt: g.Attempt + 1, ID: g.ID}
+	if goesOn.ID == (store.ID{}) || claim.Fingerprint != g.Fingerprint {
+		goesOn.ID = claim.ID
+	}
 	switch {
 	case r.state == stateDone:
 		g.State, g.Result, g.Remaining = store.Done, r.result, remaining(r.left)
 	case r.state != stateRunning:
 		return g, nil, fmt.Errorf("the record is in an unknown state: %d", r.state)
 	case r.free():
-		v.attempt = r.attempt
-		g, holder, err = s.take(ctx, tx, s.q.takeFree, v, g.Attempt+1)
-		g.Free = true
-		return g, holder, err
+		goesOn.Free = r.uncertain == 0
+		v.attempt, v.was, v.id = r.attempt, idColumn(g.ID), idColumn(goesOn.ID)
+		return s.take(ctx, tx, s.q.takeFree, v, goesOn)
 	case r.lease > 0:
 		g.State, g.Remaining = store.Running, remaining(r.lease-micros(s.dialect.tick()))
 	case claim.Takeover && claim.Fingerprint == g.Fingerprint && (claim.Attempt == 0 || claim.Attempt == g.Attempt):
-		v.attempt = r.attempt
-		return s.take(ctx, tx, s.q.takeOver, v, g.Attempt+1)
+		v.attempt, v.was, v.id = r.attempt, idColumn(g.ID), idColumn(goesOn.ID)
+		return s.take(ctx, tx, s.q.takeOver, v, goesOn)
 	default:
 		g.State, g.Remaining = store.Abandoned, remaining(r.left)
 	}
 	return g, r.owner, nil
 }
 
-// take makes an existing record the claim's.
-func (s *Store) take(ctx context.Context, tx *transaction, q *statement, v *values, attempt uint64) (store.Grant, []byte, error) {
+// take makes an existing record the claim's, and returns g as the grant.
+func (s *Store) take(ctx context.Context, tx *transaction, q *statement, v *values, g store.Grant) (store.Grant, []byte, error) {
 	n, err := s.exec(ctx, tx, q, v)
 	if err == nil && n == 0 {
 		err = errAgain
 	}
-	return store.Grant{State: store.Acquired, Attempt: attempt}, nil, err
+	g.State = store.Acquired
+	return g, nil, err
 }
 
 // insertOrLook makes a new record, or reads the existing one.
@@ -314,8 +321,8 @@ func (s *Store) change(ctx context.Context, call string, v *values, statements .
 	})
 }
 
-// purgeBatch is how many records one statement of Purge removes at most.
-const purgeBatch = 1000
+// batch is how many records one statement of Purge removes, or one of List goes through, at most.
+const batch = 1000
 
 // Purge removes the expired records of all sources in the table, and returns how many it
 // removed. It works in batches, each a transaction of its own, so that it blocks no call for
@@ -330,7 +337,7 @@ func (s *Store) Purge(ctx context.Context) (int64, error) {
 			return err
 		})
 		purged += n
-		if err != nil || n < purgeBatch {
+		if err != nil || n < batch {
 			return purged, err
 		}
 	}

@@ -39,42 +39,57 @@ type statements struct {
 	forget       *statement
 	reset        *statement
 	purge        *statement
+
+	// of the Inspector
+	lookUp *statement
+	listed *statement // without its end
+	byKey  *statement
+	byAge  *statement
+	free   *statement
+	settle *statement
+	drop   *statement
 }
 
 const (
 	insertSQL = `INSERT INTO {table} (source_type, serial_number, state, owner, attempt, fingerprint, result,
-	remark, creator, created_at, updated_at, lease_until, retention, expires_at, version)
+	remark, creator, created_at, updated_at, lease_until, retention, expires_at, version, operation_id, policy)
 VALUES ({source}, {key}, 1, {owner}, 1, {fingerprint}, {result},
-	{remark}, {creator}, {now}, {now}, {now} + {lease}, {retention}, {now} + {lease} + {retention}, 1)`
+	{remark}, {creator}, {now}, {now}, {now} + {lease}, {retention}, {now} + {lease} + {retention}, 1, {id}, {policy})`
 
-	lookSQL = `SELECT state, attempt, fingerprint, result, owner, lease_until - {now}, expires_at - {now}, retention
+	lookSQL = `SELECT state, attempt, fingerprint, result, owner, lease_until - {now}, expires_at - {now}, retention, operation_id, uncertain
 FROM {table} WHERE source_type = {source} AND serial_number = {key}`
 
 	// The look sees the table as it was before the insert. If the insert conflicts with a record
 	// that was committed since, there is no row at all.
 	insertOrLookSQL = `WITH ins AS (` + insertSQL + ` ON CONFLICT (source_type, serial_number) DO NOTHING RETURNING 1)
-SELECT 0::smallint, 1::bigint, ''::bytea, ''::bytea, ''::bytea, 0::bigint, 0::bigint, 0::bigint FROM ins
+SELECT 0::smallint, 1::bigint, ''::bytea, ''::bytea, ''::bytea, 0::bigint, 0::bigint, 0::bigint, ''::bytea, 0::smallint FROM ins
 UNION ALL ` + lookSQL + ` AND NOT EXISTS (SELECT 1 FROM ins)`
 
 	// An expired record is replaced by a new one.
 	replaceSQL = `UPDATE {table} SET state = 1, owner = {owner}, attempt = 1, fingerprint = {fingerprint}, result = {result},
-	remark = {remark}, creator = {creator}, created_at = {now}, updated_at = {now},
+	operation_id = {id}, uncertain = 0, policy = {policy}, remark = {remark}, creator = {creator}, created_at = {now}, updated_at = {now},
 	lease_until = {now} + {lease}, retention = {retention}, expires_at = {now} + {lease} + {retention}, version = version + 1
 WHERE source_type = {source} AND serial_number = {key} AND expires_at <= {now}`
 
+	// {id} is that of the operation as it goes on, {was} that of the record which the look has seen: the grant tells of the same
+	// operation as the record.
 	takeOverSQL = `UPDATE {table} SET owner = {owner}, attempt = attempt + 1,
-	remark = {remark}, creator = {creator}, updated_at = {now},
+	operation_id = {id}, uncertain = 0, policy = {policy}, remark = {remark}, creator = {creator}, updated_at = {now},
 	lease_until = {now} + {lease}, retention = {retention}, expires_at = {now} + {lease} + {retention}, version = version + 1
 WHERE source_type = {source} AND serial_number = {key} AND state = 1 AND lease_until <= {now} AND expires_at > {now}
-	AND fingerprint = {fingerprint} AND attempt = {attempt} AND (retention >= 0 OR LENGTH(owner) > 0)`
+	AND fingerprint = {fingerprint} AND attempt = {attempt} AND operation_id = {was} AND (retention >= 0 OR LENGTH(owner) > 0)`
 
 	// The retention of a free record, and of a run that has claimed one, is stored as -1-retention. A free record
-	// has no owner. expires_at comes first: PostgreSQL takes the type of a parameter from its first use.
+	// has no owner. expires_at comes first: PostgreSQL takes the type of a parameter from its first use. What is compared
+	// comes before it is assigned: MySQL sees what it has assigned already. An operation with other parameters does not get
+	// what RunTx has committed in the one before it.
 	takeFreeSQL = `UPDATE {table} SET expires_at = {now} + {lease} + {retention}, retention = -1 - {retention},
-	owner = {owner}, attempt = attempt + 1, fingerprint = {fingerprint},
+	created_at = CASE WHEN operation_id = {id} AND LENGTH(operation_id) > 0 THEN created_at ELSE {now} END, operation_id = {id},
+	result = CASE WHEN fingerprint = {fingerprint} THEN result ELSE {nobody} END, fingerprint = {fingerprint},
+	owner = {owner}, attempt = attempt + 1, policy = {policy},
 	remark = {remark}, creator = {creator}, updated_at = {now}, lease_until = {now} + {lease}, version = version + 1
 WHERE source_type = {source} AND serial_number = {key} AND state = 1 AND retention < 0 AND LENGTH(owner) = 0 AND expires_at > {now}
-	AND attempt = {attempt}`
+	AND attempt = {attempt} AND operation_id = {was}`
 
 	span = `CASE WHEN retention < 0 THEN -1 - retention ELSE retention END`
 
@@ -90,16 +105,19 @@ WHERE source_type = {source} AND serial_number = {key} AND state = 1 AND retenti
 	updated_at = {now}, version = version + 1` + heldSQL
 
 	// Release runs these two. The first removes a first attempt. The second keeps a later one without an owner as what it
-	// was before, free or abandoned, and one that has committed a result as an abandoned one.
+	// was before, free or abandoned, and one that has committed a result as an abandoned one. The operation of a free record
+	// has ended, unless an operator has made it free.
 	removeSQL = forgetSQL + ` AND LENGTH(result) = 0`
-	undoSQL   = endSQL + `owner = {nobody}, retention = CASE WHEN LENGTH(result) > 0 THEN ` + span + ` ELSE retention END` + heldSQL +
+	undoSQL   = endSQL + `owner = {nobody},
+	operation_id = CASE WHEN retention < 0 AND uncertain = 0 AND LENGTH(result) = 0 THEN {nobody} ELSE operation_id END,
+	retention = CASE WHEN LENGTH(result) > 0 THEN ` + span + ` ELSE retention END` + heldSQL +
 		` AND (attempt > 1 OR LENGTH(result) > 0)`
 
-	abandonSQL = endSQL + `owner = {nobody}, retention = ` + span + heldSQL
+	abandonSQL = endSQL + `owner = {nobody}, uncertain = 0, retention = ` + span + heldSQL
 
 	// Complete without a retention runs these two, which also forget a committed result.
 	forgetSQL = `DELETE FROM {table}` + heldSQL + ` AND attempt = 1`
-	resetSQL  = endSQL + `owner = {nobody}, result = {nobody}, retention = -1 - (` + span + `)` + heldSQL + ` AND attempt > 1`
+	resetSQL  = endSQL + `owner = {nobody}, operation_id = {nobody}, uncertain = 0, result = {nobody}, retention = -1 - (` + span + `)` + heldSQL + ` AND attempt > 1`
 
 	// The lease ends at 0, not at {now}: a statement that began earlier has an earlier {now}. expires_at comes before
 	// retention: MySQL sees what it has assigned already.
@@ -120,6 +138,8 @@ func newStatements(d Dialect, table, now string) statements {
 		look: c(lookSQL), replace: c(replaceSQL), takeOver: c(takeOverSQL), takeFree: c(takeFreeSQL),
 		renew: c(renewSQL), mark: c(markSQL), complete: c(completeSQL),
 		remove: c(removeSQL), undo: c(undoSQL), abandon: c(abandonSQL), forget: c(forgetSQL), reset: c(resetSQL),
+		lookUp: c(lookUpSQL), listed: c(listedSQL), byKey: c(byKeySQL), byAge: c(byAgeSQL),
+		free: c(freeSQL), settle: c(settleSQL), drop: c(dropSQL),
 	}
 	switch d {
 	case PostgreSQL:
@@ -137,7 +157,7 @@ func newStatements(d Dialect, table, now string) statements {
 
 func (s *statements) all() []*statement {
 	return []*statement{s.insertOrLook, s.insert, s.look, s.replace, s.takeOver, s.takeFree, s.renew, s.mark, s.complete,
-		s.remove, s.undo, s.abandon, s.forget, s.reset, s.purge}
+		s.remove, s.undo, s.abandon, s.forget, s.reset, s.purge, s.lookUp, s.byKey, s.byAge, s.free, s.settle, s.drop}
 }
 
 // statement is one SQL statement in a dialect.
@@ -185,7 +205,12 @@ func compile(d Dialect, table, now, template string) *statement {
 type values struct {
 	key, owner, fingerprint, result []byte
 	lease, retention, attempt       int64
-	remark                          string
+	policy, creator, remark         string
+	id, was                         []byte // never nil, which would be NULL
+
+	// of the Inspector
+	state, states, since int64
+	from, to             []byte
 }
 
 func (s *Store) args(q *statement, v *values) []any {
@@ -195,7 +220,23 @@ func (s *Store) args(q *statement, v *values) []any {
 		case "source":
 			args[i] = s.source
 		case "creator":
-			args[i] = s.creator
+			args[i] = v.creator
+		case "policy":
+			args[i] = v.policy
+		case "id":
+			args[i] = v.id
+		case "was":
+			args[i] = v.was
+		case "state":
+			args[i] = v.state
+		case "states":
+			args[i] = v.states
+		case "since":
+			args[i] = v.since
+		case "from":
+			args[i] = v.from
+		case "to":
+			args[i] = v.to
 		case "key":
 			args[i] = v.key
 		case "owner":
@@ -215,7 +256,7 @@ func (s *Store) args(q *statement, v *values) []any {
 		case "attempt":
 			args[i] = v.attempt
 		case "batch":
-			args[i] = int64(purgeBatch)
+			args[i] = int64(batch)
 		}
 	}
 	if s.resends {
@@ -329,7 +370,7 @@ func (s *Store) queryRow(ctx context.Context, tx *transaction, q *statement, v *
 	default:
 		found = s.db.QueryRowContext(ctx, q.text, args...)
 	}
-	err = found.Scan(&r.state, &r.attempt, &r.fingerprint, &r.result, &r.owner, &r.lease, &r.left, &r.retention)
+	err = found.Scan(&r.state, &r.attempt, &r.fingerprint, &r.result, &r.owner, &r.lease, &r.left, &r.retention, &r.id, &r.uncertain)
 	return r, err
 }
 
@@ -340,6 +381,22 @@ type row struct {
 	fingerprint, result, owner []byte
 	lease, left                int64 // remaining time of the lease and of the record, in microseconds
 	retention                  int64 // negative: see takeFreeSQL
+	id                         []byte
+	uncertain                  int // 1: see store.Inspector
+}
+
+// operation returns the ID of the operation.
+func (r *row) operation() (id store.ID) {
+	copy(id[:], r.id)
+	return id
+}
+
+// idColumn is id as the table has it.
+func idColumn(id store.ID) []byte {
+	if id == (store.ID{}) {
+		return []byte{}
+	}
+	return id[:]
 }
 
 // free reports whether any claim gets the record.
