@@ -35,15 +35,20 @@
 //	attempt        the number of the run
 //	fingerprint    digest of the parameters
 //	result         the stored result; while the run is running, what RunTx has committed in it
-//	remark         for people, see WithRemark
+//	remark         for people: the claim's, or that of WithRemark
 //	creator        for people, see Creator: who made the record, or took it over
-//	created_at     when the record was made
+//	created_at     when the operation was begun: takeovers leave it
 //	updated_at     when it was last changed
 //	lease_until    end of the lease; 0 if the record has no owner: it is abandoned, or free
 //	retention      microseconds for which a result is kept, or an abandoned record is remembered;
 //	               -1-retention of a record that is free, or was free before it was claimed
 //	expires_at     when the record stops counting and Purge may remove it; indexed
 //	version        counts the changes
+//	operation_id   the operation's ID, of 16 bytes: the same over takeovers; empty: there is none
+//	policy         the name of its policy
+//	uncertain      1 of a record that an operator has made free, and of the run that has claimed it: an
+//	               earlier run may have taken effect
+//	secret, steps  empty (steps may be NULL in MySQL): for a later version
 //
 // Times are microseconds since 1970 UTC by the clock of the database server. They are whole
 // numbers: the types for dates differ in their limits and time zones. To read them:
@@ -52,13 +57,33 @@
 // To read a serial number: convert_from(serial_number, 'UTF8') in PostgreSQL, and a CAST to
 // CHAR or TEXT elsewhere.
 //
-// The primary key is what makes an operation run once: never use a table without it.
+// The primary key is what makes an operation run once: never use a table without it. There are two more indexes: for
+// Purge, and, of records that are not done (in MySQL, of all), for lists of what runs.
+//
+// # Upgrading
+//
+// [Store.Migrate] adds the columns from operation_id on, and the second index, to a table of 0.1.0. Until then every call
+// fails. The columns have defaults, so that processes of 0.1.0 go on with the table: start new ones beside them, and stop
+// them afterwards. Their records have no operation_id until the next takeover, or still that of the expired record which
+// they have replaced. A free record is an abandoned one to them, also if an operator has made it free.
+//
+// Columns are added at once, however large the table is (in MySQL 5.7 it is copied). That waits for open
+// transactions on the table, DoTx's and RunTx's among them, and calls wait meanwhile: in PostgreSQL for a second at a
+// time, after which Migrate tries again. Making the index takes time, in which PostgreSQL and SQLite do not write to the
+// table. In PostgreSQL, make it before if the table is large:
+//
+//	CREATE INDEX CONCURRENTLY idem_records_created_at ON idem_records (source_type, created_at) WHERE state = 1;
+//
+// A migration tool runs that, and adds the columns as [Schema] has them. In MySQL:
+//
+//	CREATE INDEX idem_records_created_at ON idem_records (source_type, state, created_at);
 //
 // # Round trips
 //
 // Acquire takes one for a new key. For a key that has a record it takes one, with MySQL two.
 // It takes one more to replace an abandoned, free or expired record. Renew, Complete, Release and
-// Abandon take one; a Release of a later attempt takes two. Each statement is atomic at every
+// Abandon take one; a Release of a later attempt takes two. Of the Inspector, Lookup and Change take one (two if Change is
+// refused), and a page of List two. Each statement is atomic at every
 // isolation level, and no transaction is held open. Statements are prepared once per connection:
 // MySQL's and SQLite's by the store, PostgreSQL's by pgx, or by [Config].Prepared for lib/pq.
 //

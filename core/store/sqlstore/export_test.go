@@ -41,7 +41,7 @@ const (
 	ClassDuplicate = classDuplicate
 	ClassFull      = classFull
 	ClassReadOnly  = classReadOnly
-	PurgeBatch     = batch
+	Batch          = batch
 	Tries          = tries
 )
 

@@ -106,7 +106,7 @@ func (s inspector) scan(rows *sql.Rows, withResult bool) (r store.Record, err er
 // spot is where a record is in a list.
 type spot struct {
 	begun int64
-	key   []byte
+	key   string
 }
 
 // cursor is text from which the list goes on behind p.
@@ -119,13 +119,13 @@ var errCursor = errors.New("sqlstore: list: the cursor is none of this store's")
 // after returns the first spot behind a cursor.
 func after(cursor string) (spot, error) {
 	if cursor == "" {
-		return spot{key: []byte{}}, nil
+		return spot{}, nil
 	}
 	b, err := base64.RawURLEncoding.DecodeString(cursor)
 	if err != nil || len(b) < 8 {
 		return spot{}, errCursor
 	}
-	return spot{begun: int64(binary.BigEndian.Uint64(b)), key: append(b[8:], 0)}, nil
+	return spot{begun: int64(binary.BigEndian.Uint64(b)), key: string(b[8:]) + "\x00"}, nil
 }
 
 // beyond is greater than every stored key.
@@ -147,7 +147,7 @@ func (s inspector) List(ctx context.Context, q store.Query, cursor string) (page
 	if err != nil {
 		return nil, "", err
 	}
-	v := &values{from: from.key, since: from.begun, to: successor(q.Prefix), policy: q.Policy, id: idColumn(q.ID), states: -1}
+	v := &values{from: []byte(from.key), since: from.begun, to: successor(q.Prefix), policy: q.Policy, id: idColumn(q.ID), states: -1}
 	scan := s.q.byKey
 	if len(q.States) > 0 && !slices.Contains(q.States, store.Done) { // there is an index of what has not finished
 		scan = s.q.byAge
@@ -181,14 +181,14 @@ func (s inspector) List(ctx context.Context, q store.Query, cursor string) (page
 	}
 	var keys []any
 	for i, p := range spots {
-		if !wanted[i] || !strings.HasPrefix(string(p.key), q.Prefix) || q.Match != nil && !q.Match(string(p.key)) {
+		if !wanted[i] || !strings.HasPrefix(p.key, q.Prefix) || q.Match != nil && !q.Match(p.key) {
 			continue
 		}
 		if len(keys) == q.Size() {
 			next = spots[i-1].cursor()
 			break
 		}
-		keys = append(keys, p.key)
+		keys = append(keys, []byte(p.key))
 	}
 	page, err = s.read(ctx, &q, keys)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 )
 
 // Schema returns the statements that make the table, each ended by a semicolon, for a migration
-// tool. An empty table means "idem_records". It returns an error for an unknown dialect or a bad
+// tool. What the tool adds to a table of an earlier version is in the package documentation. An empty table means "idem_records". It returns an error for an unknown dialect or a bad
 // table name.
 func Schema(dialect Dialect, table string) (string, error) {
 	if table == "" {
@@ -110,29 +110,30 @@ func (d Dialect) add(t table, lacking []column) []string {
 	return []string{"ALTER TABLE " + t.name + " " + strings.Join(clauses, ", ")}
 }
 
-// Migrate makes the table if it does not exist, adds to it what it lacks if an earlier version has made it, and checks
-// it. It may be called at every start, by many processes at once. It needs the right to create or to alter the table only
-// if something is missing. It returns an error that names every fault of an existing table on which
-// operations might run twice or results be cut: wrong types, no unique key, a wrong engine, an
+// Migrate makes the table if it does not exist, adds what it lacks if an earlier version has made it (see Upgrading in
+// the package documentation), and checks it. It may be called at every start, by many processes at once. It needs the
+// right to create or to alter the table only if something is missing. It returns an error that names every fault of an
+// existing table on which operations might run twice or results be cut: wrong types, no unique key, a wrong engine, an
 // unlogged table. It also checks MySQL's autocommit, and wsrep_sync_wait on Galera.
 func (s *Store) Migrate(ctx context.Context) error {
 	return s.retry(ctx, "migrate", func() error {
-		var was, failed error
+		var was string
+		var failed error
 		for {
 			lacks, found := s.check(ctx)
 			switch {
 			case len(lacks) == 0:
 				return found
-			case was == nil || was.Error() != found.Error(): // at first, and when another process has changed something
-			case failed != nil && failed.Error() != found.Error():
+			case found.Error() != was: // at first, and when another process has changed something
+			case failed != nil:
 				return fmt.Errorf("%w (and the table %s can't be used as it is: %w)", failed, s.table.name, found)
 			default:
 				return found
 			}
+			was = found.Error()
 			if failed = s.make(ctx, lacks); s.dialect.temporary(failed) {
 				return failed
 			}
-			was = found
 		}
 	})
 }
@@ -142,8 +143,11 @@ func (s *Store) Migrate(ctx context.Context) error {
 func (s *Store) check(ctx context.Context) (lacks [][]string, err error) {
 	var none int
 	err = s.db.QueryRowContext(ctx, "SELECT 1 FROM "+s.table.name+" WHERE 1 = 0").Scan(&none)
-	if !errors.Is(err, sql.ErrNoRows) {
-		return [][]string{s.dialect.schema(s.table)}, err // it is not there, say
+	switch {
+	case s.dialect.IsNoTable(err):
+		return [][]string{s.dialect.schema(s.table)}, err
+	case !errors.Is(err, sql.ErrNoRows):
+		return nil, err
 	}
 	faults, lacks, err := s.faults(ctx)
 	if err != nil {

@@ -192,7 +192,7 @@ func TestPurge(t *testing.T) {
 		require.NoError(t, err)
 		require.Zero(t, n)
 
-		const dead = 2*sqlstore.PurgeBatch + 10
+		const dead = 2*sqlstore.Batch + 10
 		fill(t, db, name, dead)
 		n, err = s.Purge(ctx)
 		require.NoError(t, err)
