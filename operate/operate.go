@@ -31,7 +31,6 @@ import (
 	"net/http"
 	"net/url"
 	"path"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -108,7 +107,7 @@ const actorHeader = "Idem-Operator"
 var files embed.FS
 
 var pages = template.Must(template.New("").Funcs(template.FuncMap{
-	"span": span, "age": age, "number": number,
+	"span": operations.Span, "number": number,
 }).ParseFS(files, "page.html"))
 
 // ServeHTTP implements [http.Handler].
@@ -167,7 +166,6 @@ type view struct {
 
 	// an operation
 	Op        *operations.Operation
-	Explained string
 	Answer    *core.Response
 	Body      string
 	ShowsBody bool
@@ -260,7 +258,7 @@ func (h *Handler) serveOperation(w http.ResponseWriter, r *http.Request, access 
 		h.fail(w, http.StatusNotFound, sentence(err))
 		return
 	}
-	v := view{Title: "Operation " + op.Digest, Op: &op, Explained: explain(op), MayChange: access >= Change, Task: strings.HasPrefix(op.Route, "DO ")}
+	v := view{Title: "Operation " + op.Digest, Op: &op, MayChange: access >= Change, Task: strings.HasPrefix(op.Route, "DO ")}
 	body := op.Result
 	if answer, ok := h.ops.Answer(op); ok {
 		v.Answer, body = &answer, answer.Body
@@ -369,53 +367,6 @@ func sentence(err error) string {
 		return ""
 	}
 	return strings.ToUpper(text[:1]) + text[1:] + "."
-}
-
-// explain says what a state means.
-func explain(op operations.Operation) string {
-	left := span(op.Remaining)
-	switch op.State {
-	case store.Running:
-		return "Running. Its lease stands for " + left + ", and is renewed as long as its process lives."
-	case store.Abandoned:
-		return "Abandoned: a run began and never finished. Whether it took effect is not known here. It is remembered for " + left + "."
-	case store.Free:
-		return "Free: the next request runs. It is remembered for " + left + "."
-	}
-	return "Done. Duplicates get its result for " + left + "."
-}
-
-func age(op operations.Operation) string {
-	if op.Begun.IsZero() {
-		return "–"
-	}
-	return span(time.Since(op.Begun))
-}
-
-// span is a duration for people. It is negative after a clock was set back.
-func span(d time.Duration) string {
-	sign, d := "", d
-	if d < 0 {
-		sign, d = "−", -d
-	}
-	units := []struct {
-		name string
-		of   time.Duration
-	}{{"d", 24 * time.Hour}, {"h", time.Hour}, {"min", time.Minute}, {"s", time.Second}, {"ms", time.Millisecond}}
-	i := slices.IndexFunc(units, func(u struct {
-		name string
-		of   time.Duration
-	}) bool {
-		return d >= u.of
-	})
-	if i < 0 {
-		return "0 s"
-	}
-	text := sign + strconv.FormatInt(int64(d/units[i].of), 10) + " " + units[i].name
-	if i < 3 && d%units[i].of >= units[i+1].of {
-		text += " " + strconv.FormatInt(int64(d%units[i].of/units[i+1].of), 10) + " " + units[i+1].name
-	}
-	return text
 }
 
 // number is a whole number with its thousands apart: no digit of one beyond 2^53 is lost.

@@ -244,7 +244,7 @@ func TestWhatThePageShows(t *testing.T) {
 		return w.Body.String()
 	}
 	list := get("/x/?state=done")
-	assert.Contains(t, list, "−2 d 1 h")
+	assert.Contains(t, list, "-2 d 1 h")
 	assert.Contains(t, list, "&lt;script&gt;")
 	assert.NotContains(t, list, "<script")
 	rows := regexp.MustCompile(`operation\?digest=([0-9a-f]+)`)

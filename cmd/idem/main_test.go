@@ -223,12 +223,3 @@ func TestUsage(t *testing.T) {
 	assert.Contains(t, out.String(), "idem -store URL")
 	assert.Equal(t, 1, run(t.Context(), []string{"list"}, &out, &errs), "there is no table")
 }
-
-func TestSpans(t *testing.T) {
-	for d, want := range map[time.Duration]string{
-		0: "0s", 1500 * time.Microsecond: "2ms", 59 * time.Second: "59s", 5 * time.Minute: "5m", 90 * time.Minute: "1h30m", 61 * time.Second: "1m1s",
-		50 * time.Hour: "2d2h", -time.Minute: "-1m", -50 * time.Hour: "-2d2h",
-	} {
-		assert.Equal(t, want, span(d))
-	}
-}

@@ -87,7 +87,7 @@ func (p *printer) line(op operations.Operation) error {
 		p.started = true
 		fmt.Fprintf(p.out, columns, "DIGEST", "STATE", "ATTEMPT", "AGE", "REMAINING", "BYTES", "POLICY", "ROUTE", "USER", "REMARK")
 	}
-	_, err := fmt.Fprintf(p.out, columns, o.Digest, o.State, fmt.Sprint(o.Attempt), age(op), span(op.Remaining), fmt.Sprint(o.Bytes), printable(o.Policy), printable(o.Route),
+	_, err := fmt.Fprintf(p.out, columns, o.Digest, o.State, fmt.Sprint(o.Attempt), op.Age(), operations.Span(op.Remaining), fmt.Sprint(o.Bytes), printable(o.Policy), printable(o.Route),
 		printable(o.User), printable(o.Remark))
 	return err
 }
@@ -130,10 +130,10 @@ func (p *printer) show(op operations.Operation, withBody bool) error {
 	}
 	begun := "-"
 	if !op.Begun.IsZero() {
-		begun = op.Begun.Local().Format(time.RFC3339Nano) + ", " + age(op) + " ago"
+		begun = op.Begun.Local().Format(time.RFC3339Nano) + ", " + op.Age() + " ago"
 	}
 	rows := [][2]string{
-		{"digest", o.Digest}, {"operation", o.ID}, {"state", explain(op)}, {"attempt", fmt.Sprint(o.Attempt)}, {"policy", o.Policy}, {"route", o.Route},
+		{"digest", o.Digest}, {"operation", o.ID}, {"state", op.Explain()}, {"attempt", fmt.Sprint(o.Attempt)}, {"policy", o.Policy}, {"route", o.Route},
 		{"user", o.User}, {"key", o.Key}, {"begun", begun}, {"claimed by", o.Creator}, {"remark", o.Remark},
 	}
 	if answered {
@@ -154,36 +154,6 @@ func (p *printer) show(op operations.Operation, withBody bool) error {
 		fmt.Fprintf(p.out, "\n%s\n", *o.Body)
 	}
 	return nil
-}
-
-// explain says what a state means.
-func explain(op operations.Operation) string {
-	left := span(op.Remaining)
-	return map[store.State]string{
-		store.Running:   "running: its lease stands for " + left + ", and is renewed while the process lives",
-		store.Abandoned: "abandoned: a run began and never finished; remembered for " + left,
-		store.Free:      "free: the next request runs; remembered for " + left,
-		store.Done:      "done: duplicates get its result for " + left,
-	}[op.State]
-}
-
-func age(op operations.Operation) string {
-	if op.Begun.IsZero() {
-		return "-"
-	}
-	return span(time.Since(op.Begun))
-}
-
-// span prints a duration as people read it: three places are enough. It may be negative, after a clock was set back.
-func span(d time.Duration) string {
-	switch abs := max(d, -d); {
-	case abs >= 48*time.Hour:
-		return fmt.Sprintf("%dd%dh", d/(24*time.Hour), abs%(24*time.Hour)/time.Hour)
-	case abs >= time.Minute:
-		return strings.TrimSuffix(d.Round(time.Second).String(), "m0s") + map[bool]string{true: "m"}[d.Round(time.Second)%time.Minute == 0]
-	default:
-		return d.Round(time.Millisecond).String()
-	}
 }
 
 // printable is text without what a terminal would act on.

@@ -288,3 +288,12 @@ func TestUsers(t *testing.T) {
 		}
 	}
 }
+
+func TestSpan(t *testing.T) {
+	for d, want := range map[time.Duration]string{
+		0: "0 s", 1500 * time.Microsecond: "1 ms", 59 * time.Second: "59 s", 5 * time.Minute: "5 min", 90 * time.Minute: "1 h 30 min", 61 * time.Second: "1 min 1 s",
+		50 * time.Hour: "2 d 2 h", -time.Minute: "-1 min", -50 * time.Hour: "-2 d 2 h",
+	} {
+		assert.Equal(t, want, operations.Span(d))
+	}
+}
