@@ -2,7 +2,11 @@ package examples_test
 
 import (
 	"context"
+	"encoding/base64"
+	"net/http"
+	"net/url"
 	"path/filepath"
+	"regexp"
 	"sync"
 	"testing"
 
@@ -35,7 +39,7 @@ func theShopIsTheSame(t *testing.T, dir string) {
 		add := func(name, on string, open func(*testing.T) string) {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
-				seen := play(t, dir, on, "-store", open(t))
+				seen := play(t, dir, on, "-store", open(t), "-admin", "ana:secret")
 				mu.Lock()
 				defer mu.Unlock()
 				transcripts[name] = seen
@@ -64,7 +68,7 @@ func play(t *testing.T, dir, name string, flags ...string) (transcript []string)
 
 var script = []func(*client){
 	everyRouteIsListed, equalOrdersAtOnce, replays, pathParametersCount, usersAreToldApart, clientKeys,
-	multipartForms, frameworkErrors, failures, uncertainCharges, panics, largeResponses, secondLikes, coupons,
+	multipartForms, frameworkErrors, failures, uncertainCharges, theOperatorReleases, panics, largeResponses, secondLikes, coupons,
 	webhooks, tokensOfPrograms, forms, crossOrigin, assets, tokensAreRationed, duplicatesOfRunningHandlers, theClientLeaves, handlersThatGiveUp, malformedDemoFields, theProgramEnds,
 }
 
@@ -221,6 +225,35 @@ func uncertainCharges(c *client) {
 	c.expect("402", "/charges", `{"amount":5}`, "Idempotency-Key", "broke", "X-Demo-Status", "402")
 	c.expect("402 replayed", "/charges", `{"amount":5}`, "Idempotency-Key", "broke")
 	c.ran(4, "POST /charges")
+}
+
+// theOperatorReleases a charge that is uncertain, so that it runs again.
+func theOperatorReleases(c *client) {
+	page := func(path string, login string) answer {
+		req, err := http.NewRequest(http.MethodGet, c.process.URL+"/admin/idempotency/"+path, nil)
+		require.NoError(c.t, err)
+		req.Header.Set("Authorization", login)
+		return c.do(req)
+	}
+	login := "Basic " + base64.StdEncoding.EncodeToString([]byte("ana:secret"))
+	require.Equal(c.t, 401, page("", "").status)
+	require.Equal(c.t, 401, page("", "Basic "+base64.StdEncoding.EncodeToString([]byte("ana:wrong"))).status)
+	require.Contains(c.t, page("style.css", login).header.Get("Content-Type"), "text/css")
+	found := page("?user=ann&route=POST+/charges&key=lost", login)
+	require.Equal(c.t, 303, found.status, "%s", found.body)
+	seen := page(found.header.Get("Location"), login)
+	require.Contains(c.t, string(seen.body), "Abandoned", "%d", seen.status)
+	form := url.Values{"action": {"release"}, "reason": {"the bank knows nothing of it"}, "sure": {"yes"}}
+	for _, f := range regexp.MustCompile(`name="(digest|id|attempt|state)" value="(\w+)"`).FindAllSubmatch(seen.body, -1) {
+		form.Set(string(f[1]), string(f[2]))
+	}
+	for range 2 { // a double click
+		a := c.send("/admin/idempotency/act", form.Encode(), "Content-Type", "application/x-www-form-urlencoded", "Sec-Fetch-Site", "same-origin", "Authorization", login)
+		require.Equal(c.t, 303, a.status, "%s", a.body)
+	}
+	c.expect("201", "/charges", `{"amount":5}`, "Idempotency-Key", "lost")
+	c.expect("201 replayed", "/charges", `{"amount":5}`, "Idempotency-Key", "lost")
+	c.ran(1, "POST /charges")
 }
 
 func panics(c *client) {

@@ -16,6 +16,7 @@ func wrongOptionsEndTheProgramWithCode2(t *testing.T, dir string) {
 		for _, wrong := range []struct{ flag, value, says string }{
 			{"-secret", secret, "-secret: sign: secret: has 19 bytes; at least 32 are needed"},
 			{"-store", "carrier-pigeon:", "-store is memory, sqlite:FILE, redis://…, postgres://… or mysql://…"},
+			{"-admin", "ana", "-admin is user:password"},
 			{"-lease", "1ns", "Policy.Lease"},
 			{"-store=memory", "extra", `unexpected argument "extra"`},
 		} {

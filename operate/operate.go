@@ -128,8 +128,9 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	read := r.Method == http.MethodGet || r.Method == http.MethodHead
-	switch name := path.Base(r.URL.Path); {
-	case strings.HasSuffix(r.URL.Path, "/") && read:
+	sent, _, _ := strings.Cut(r.RequestURI, "?") // with what a mount has cut off
+	switch name := path.Base(sent); {
+	case strings.HasSuffix(sent, "/") && read:
 		h.serveList(w, r)
 	case name == "operation" && read:
 		h.serveOperation(w, r, access)
@@ -145,7 +146,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		header.Set("Content-Type", "text/css; charset=utf-8")
 		_, _ = w.Write(style)
 	case read && name != "act":
-		http.Redirect(w, r, name+"/", http.StatusSeeOther) // the mount without its slash
+		redirect(w, name+"/") // the mount without its slash
 	default:
 		header.Set("Allow", "GET, HEAD")
 		h.fail(w, http.StatusMethodNotAllowed, "There is nothing to do here.")
@@ -193,7 +194,7 @@ func (h *Handler) serveList(w http.ResponseWriter, r *http.Request) {
 	if text := get("find"); text != "" {
 		op, err := h.ops.Lookup(r.Context(), text)
 		if err == nil {
-			http.Redirect(w, r, "operation?"+url.Values{"digest": {op.Digest}}.Encode(), http.StatusSeeOther)
+			redirect(w, "operation?digest="+op.Digest)
 			return
 		}
 		v.Message = sentence(err)
@@ -212,7 +213,7 @@ func (h *Handler) serveList(w http.ResponseWriter, r *http.Request) {
 	if get("key") != "" {
 		op, err := h.ops.LookupKey(r.Context(), q.User, q.Route, get("key"))
 		if err == nil {
-			http.Redirect(w, r, "operation?"+url.Values{"digest": {op.Digest}}.Encode(), http.StatusSeeOther)
+			redirect(w, "operation?digest="+op.Digest)
 			return
 		}
 		v.Message = sentence(err)
@@ -338,10 +339,17 @@ func (h *Handler) serveAct(w http.ResponseWriter, r *http.Request) {
 	case err != nil:
 		h.fail(w, http.StatusUnprocessableEntity, sentence(err))
 	case get("action") == "forget":
-		http.Redirect(w, r, "./", http.StatusSeeOther)
+		redirect(w, "./")
 	default:
-		http.Redirect(w, r, "operation?"+url.Values{"digest": {op.Digest}}.Encode(), http.StatusSeeOther)
+		redirect(w, "operation?digest="+op.Digest)
 	}
+}
+
+// redirect sends a browser to a link that is relative to where it is: http.Redirect would make it absolute, and a mount may have cut
+// off what is in front.
+func redirect(w http.ResponseWriter, to string) {
+	w.Header().Set("Location", to)
+	w.WriteHeader(http.StatusSeeOther)
 }
 
 // fail shows what went wrong.

@@ -54,8 +54,8 @@ func newSite(t *testing.T, o operate.Options) *site {
 	page, err := operate.New(s.engine, o)
 	require.NoError(t, err)
 	mux := http.NewServeMux()
-	mux.Handle("/deep/admin/idempotency/", page)
-	mux.Handle("/deep/admin/idempotency", page)
+	mux.Handle("/deep/admin/idempotency/", http.StripPrefix("/deep/admin", page))
+	mux.Handle("/deep/admin/idempotency", http.StripPrefix("/deep/admin/idempotency", page))
 	server := httptest.NewServer(mux)
 	t.Cleanup(server.Close)
 	s.url = server.URL + "/deep/admin/idempotency/"

@@ -61,6 +61,9 @@ func newRouter(g *shop.Guards) *echo.Echo {
 	// A request whose signature is refused does not get to the guard, and leaves no record.
 	e.POST("/webhooks", handle(s.ReceiveWebhook), echoidem.Verify(g.Signed), echoidem.New(g.Webhooks))
 	e.GET("/stats", handle(s.Stats))
+	if g.Admin != nil {
+		e.Any(shop.PathAdmin+"*", echo.WrapHandler(g.Admin))
+	}
 
 	// A program asks for a token, and sends it in X-Idempotency-Token.
 	e.GET("/tokens", echoidem.IssueToken(g.Registrations))

@@ -76,6 +76,9 @@ func newApp(g *shop.Guards) *fiber.App {
 	// A request whose signature is refused does not get to the guard, and leaves no record.
 	app.Post("/webhooks", fiberidem.Verify(g.Signed), fiberidem.New(g.Webhooks), handle(s.ReceiveWebhook))
 	app.Get("/stats", handle(s.Stats))
+	if g.Admin != nil {
+		app.All(shop.PathAdmin+"*", adaptor.HTTPHandler(g.Admin))
+	}
 
 	// A program asks for a token, and sends it in X-Idempotency-Token.
 	app.Get("/tokens", fiberidem.IssueToken(g.Registrations))

@@ -82,6 +82,9 @@ func newApp(g *shop.Guards) *fiber.App {
 	// A request whose signature is refused does not get to the guard, and leaves no record.
 	app.Post("/webhooks", fiber3idem.Verify(g.Signed), fiber3idem.New(g.Webhooks), handle(s.ReceiveWebhook))
 	app.Get("/stats", handle(s.Stats))
+	if g.Admin != nil {
+		app.All(shop.PathAdmin+"*", adaptor.HTTPHandler(g.Admin))
+	}
 
 	// A program asks for a token, and sends it in X-Idempotency-Token.
 	app.Get("/tokens", fiber3idem.IssueToken(g.Registrations))

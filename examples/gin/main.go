@@ -73,6 +73,9 @@ func newRouter(g *shop.Guards) *gin.Engine {
 	r.GET("/receipts/:id", handle(s.Receipt))
 	r.GET("/style.css", handle(shop.Style))
 	r.GET("/idem.js", gin.WrapF(js.Serve))
+	if g.Admin != nil {
+		r.Any(shop.PathAdmin+"*page", gin.WrapH(g.Admin))
+	}
 	r.NoRoute(func(c *gin.Context) { c.Error(shop.ErrNotFound) })
 	return r
 }

@@ -56,6 +56,9 @@ func newHandler(g *shop.Guards) http.Handler {
 	// A request whose signature is refused does not get to the guard, and leaves no record.
 	mux.Handle("POST /webhooks", httpidem.Verify(g.Signed)(protect(g.Webhooks, s.ReceiveWebhook)))
 	mux.Handle("GET /stats", render(s.Stats))
+	if g.Admin != nil {
+		mux.Handle(shop.PathAdmin, g.Admin)
+	}
 
 	// A program asks for a token, and sends it in X-Idempotency-Token.
 	mux.Handle("GET /tokens", httpidem.IssueToken(g.Registrations))

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"os"
 	"time"
 
@@ -17,6 +18,9 @@ import (
 // Guards protect the shop's routes, one each.
 type Guards struct {
 	Orders, Pay, Payments, Transfers, Charges, Likes, Coupons, Avatars, Webhooks, Registrations, Checkout *core.Guard
+
+	// Admin is the operator's page; nil without -admin.
+	Admin http.Handler
 
 	// Signed wraps Webhooks: what it has not verified does not get that far.
 	Signed *sign.Verifier
@@ -121,7 +125,12 @@ func NewGuards(o Options, store *Store) (*Guards, error) {
 	g.Checkout = guard(policyCheckout, patientToken)
 
 	g.Signed, err = newVerifier(o, g.engine, logger)
-	return g, errors.Join(append(faults, err)...)
+	faults = append(faults, err)
+	if o.Admin != "" {
+		g.Admin, err = newAdmin(o.Admin, g.engine)
+		faults = append(faults, err)
+	}
+	return g, errors.Join(faults...)
 }
 
 // newTokens builds what issues tokens and checks them.

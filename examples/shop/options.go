@@ -19,6 +19,8 @@ type Options struct {
 	Retain time.Duration
 	// Secret is the secret of the key [KeyID], with which webhooks are signed. The one of tokens is made of it.
 	Secret string
+	// Admin is the user and the password of the operator's page, as user:password. Empty: there is no page.
+	Admin string
 	// TokenLifetime is for how long a token may be used for the first time. Zero:
 	// 5 minutes. It has no flag.
 	TokenLifetime time.Duration
@@ -36,6 +38,7 @@ const (
 func ParseOptions(flags *flag.FlagSet, args []string) (Options, error) {
 	var o Options
 	flags.StringVar(&o.Addr, "addr", "127.0.0.1:8080", "`address` to listen on")
+	flags.StringVar(&o.Admin, "admin", "", "`user:password` of the operator's page, /admin/idempotency/ (default: there is no page)")
 	flags.DurationVar(&o.Lease, "lease", 30*time.Second, "how long a claim is valid without renewal")
 	flags.DurationVar(&o.Retain, "retain", 0, "how long results are replayed (default: a minute, or a day under a client's key or a token)")
 	flags.StringVar(&o.Secret, "secret", DefaultSecret, "the `secret` with which webhooks are signed and tokens are made, at least 32 bytes")
@@ -49,6 +52,8 @@ func ParseOptions(flags *flag.FlagSet, args []string) (Options, error) {
 	case !isStore(o.Store):
 		// Not what was given: it may hold a password.
 		return o, fail(flags, "-store is memory, sqlite:FILE, redis://…, postgres://… or mysql://…")
+	case o.Admin != "" && !isLogin(o.Admin):
+		return o, fail(flags, "-admin is user:password, and neither is empty")
 	case o.Lease <= 0:
 		return o, fail(flags, "-lease must be more than zero, not %v", o.Lease)
 	case o.Retain <= 0 && given(flags, "retain"):
