@@ -16,7 +16,7 @@
 //
 // The store holds at most Config.MaxEntries records (default 1,048,576) that take
 // at most Config.MaxBytes bytes (default 512 MiB). A record counts with its key,
-// its fingerprint, its result, its remark and 272 bytes of overhead, so that MaxBytes is close to
+// its fingerprint, its result, its remark and 280 bytes of overhead, so that MaxBytes is close to
 // the memory that the store takes. When a bound is reached, expired records are
 // removed to make room. If there are none, Acquire returns [store.ErrFull], and so does
 // Complete for a result that does not fit. A record that has not expired is never dropped.
@@ -60,7 +60,7 @@ const (
 	// overhead is what a record counts against MaxBytes beside its key, fingerprint
 	// and result: the measured size of the entry and of its places in the queue and the
 	// map, rounded up.
-	overhead = 272
+	overhead = 280
 
 	// reclaimPerCall is how many expired records an Acquire removes at most while the
 	// store has room.
@@ -81,7 +81,7 @@ type Config struct {
 	// Zero means 1,048,576 (1<<20). Negative values are refused.
 	MaxEntries int
 	// MaxBytes is how many bytes the records take at most: keys, fingerprints, results,
-	// remarks and 272 bytes for each record. Zero means 512 MiB. Negative values are refused.
+	// remarks and 280 bytes for each record. Zero means 512 MiB. Negative values are refused.
 	MaxBytes int64
 	// Now is the store's clock. Nil means time.Now with its monotonic reading. Now must
 	// be safe for concurrent use and must not call the store: it is called with a lock
