@@ -47,7 +47,8 @@ ORDER BY created_at, serial_number LIMIT {batch}`
 )
 
 // inspector is the store's [store.Inspector]. It sees the records of the store's source only. Each record that stands
-// throughout a list is in it exactly once. A list without finished ones has those begun first at its head.
+// throughout a list is in it exactly once; a free one that is claimed meanwhile is another operation. A list without
+// finished ones has those begun first at its head.
 type inspector struct{ *Store }
 
 // Lookup implements [store.Inspector].

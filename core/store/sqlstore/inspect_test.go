@@ -1,6 +1,7 @@
 package sqlstore_test
 
 import (
+	"context"
 	"database/sql"
 	"fmt"
 	"net/http"
@@ -93,13 +94,16 @@ func TestCreator(t *testing.T) {
 	host, err := os.Hostname()
 	require.NoError(t, err)
 	for _, c := range []struct{ config, claim, want string }{{"c", "p", "c"}, {"", "p", "p"}, {"", "", host}} {
-		s, _, _ := fresh(t, engines[2].url(t), sqlstore.Config{Creator: c.config})
+		s, db, _ := fresh(t, engines[2].url(t), sqlstore.Config{Creator: c.config})
 		mine := claim(time.Hour)
 		mine.Creator, mine.Remark = c.claim, "the claim's"
 		_, err := s.Acquire(t.Context(), "k", mine)
 		require.NoError(t, err)
 		assert.Equal(t, c.want, lookup(t, s, "k").Creator)
 		assert.Equal(t, "the claim's", lookup(t, s, "k").Remark)
+		_, err = s.DoTx(t.Context(), db, "tx", func(*sql.Tx) ([]byte, error) { return nil, nil })
+		require.NoError(t, err)
+		assert.NotZero(t, lookup(t, s, "tx").ID)
 	}
 }
 
@@ -233,6 +237,37 @@ func literal(url, text string) string {
 		return fmt.Sprintf(`'\x%x'`, text)
 	}
 	return fmt.Sprintf("x'%x'", text)
+}
+
+// TestUpgradeBesideATransaction: while Migrate waits for a transaction that has the table, calls pass.
+func TestUpgradeBesideATransaction(t *testing.T) {
+	run(t, engines[:2], func(t *testing.T, url string) {
+		s, db, name := fresh(t, url, sqlstore.Config{})
+		_, err := db.Exec("ALTER TABLE " + name + " DROP COLUMN steps")
+		require.NoError(t, err)
+		tx, err := db.Begin()
+		require.NoError(t, err)
+		defer tx.Rollback()
+		_, err = tx.Exec("SELECT * FROM " + name)
+		require.NoError(t, err)
+		migrated := make(chan error, 1)
+		go func() { migrated <- s.Migrate(t.Context()) }()
+		waiting := map[sqlstore.Dialect]string{
+			sqlstore.PostgreSQL: "SELECT COUNT(*) FROM pg_locks WHERE NOT granted AND relation = '" + name + "'::regclass",
+			sqlstore.MySQL:      "SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE STATE LIKE '%metadata lock%' AND INFO LIKE 'ALTER TABLE `" + name + "`%'",
+		}[dialectOf(url)]
+		require.Eventually(t, func() bool {
+			var n int
+			require.NoError(t, db.QueryRow(waiting).Scan(&n))
+			return n > 0
+		}, 10*time.Second, time.Millisecond)
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		_, err = s.Acquire(ctx, "k", claim(time.Hour))
+		require.NoError(t, err)
+		require.NoError(t, tx.Rollback())
+		require.NoError(t, <-migrated)
+	})
 }
 
 // TestUpgradeWithoutRights: a process that may not alter the table needs no right to, as long as it lacks nothing. Else the

@@ -11,8 +11,8 @@ import (
 )
 
 // Schema returns the statements that make the table, each ended by a semicolon, for a migration
-// tool. What the tool adds to a table of an earlier version is in the package documentation. An empty table means "idem_records". It returns an error for an unknown dialect or a bad
-// table name.
+// tool. See Upgrading in the package documentation for a table of an earlier version. An empty
+// table means "idem_records". It returns an error for an unknown dialect or a bad table name.
 func Schema(dialect Dialect, table string) (string, error) {
 	if table == "" {
 		table = "idem_records"
@@ -131,7 +131,7 @@ func (s *Store) Migrate(ctx context.Context) error {
 				return found
 			}
 			was = found.Error()
-			if failed = s.make(ctx, lacks); s.dialect.temporary(failed) {
+			if failed = s.repair(ctx, lacks); s.dialect.temporary(failed) {
 				return failed
 			}
 		}
@@ -341,13 +341,9 @@ func (s *Store) strings(ctx context.Context, query string) (found []string, err 
 // IF NOT EXISTS at once may fail.
 const migrationLock = 0x6964656d // "idem"
 
-// make runs statements, by transactions.
-func (s *Store) make(ctx context.Context, transactions [][]string) error {
+// repair runs statements, by transactions.
+func (s *Store) repair(ctx context.Context, transactions [][]string) error {
 	for _, statements := range transactions {
-		if s.dialect == PostgreSQL {
-			// While ALTER TABLE waits for a transaction, all others wait for it. It tries again.
-			statements = slices.Concat([]string{fmt.Sprintf("SELECT pg_advisory_xact_lock(%d)", migrationLock), "SET LOCAL lock_timeout = '1s'"}, statements)
-		}
 		if err := s.commitAll(ctx, statements); err != nil {
 			return err
 		}
@@ -355,9 +351,24 @@ func (s *Store) make(ctx context.Context, transactions [][]string) error {
 	return nil
 }
 
-// commitAll runs statements in a transaction.
+// commitAll runs statements in a transaction. While ALTER TABLE waits for another transaction, all others wait for it. So it
+// does not wait for long; Migrate tries again.
 func (s *Store) commitAll(ctx context.Context, statements []string) error {
-	tx, err := s.db.BeginTx(ctx, nil)
+	conn, err := s.db.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	switch s.dialect {
+	case PostgreSQL:
+		statements = slices.Concat([]string{fmt.Sprintf("SELECT pg_advisory_xact_lock(%d)", migrationLock), "SET LOCAL lock_timeout = '200ms'"}, statements)
+	case MySQL: // which has no less than a second
+		if _, err := conn.ExecContext(ctx, "SET SESSION lock_wait_timeout = 1"); err != nil {
+			return err
+		}
+		defer func() { _, _ = conn.ExecContext(ctx, "SET SESSION lock_wait_timeout = DEFAULT") }()
+	}
+	tx, err := conn.BeginTx(ctx, nil)
 	if err != nil {
 		return err
 	}
