@@ -56,7 +56,7 @@ type About struct {
 	// claim that takes over goes on with the record's. Zero: nothing identifies it, as for nonces.
 	ID ID
 	// Policy is the policy's name, Creator the process that made the claim, and Remark a note, such as a trace id. Each has
-	// at most 255 bytes of UTF-8, without NUL. A claim that takes over replaces them.
+	// at most 255 bytes of UTF-8, without NUL. A claim that takes over replaces them. A store may fill in an empty Creator.
 	Policy, Creator, Remark string
 }
 

@@ -41,7 +41,9 @@ type Store struct {
 }
 
 // Capabilities implements store.Store. The store has an Inspector.
-func (s *Store) Capabilities() store.Capabilities { return store.Capabilities{Inspect: inspector{s}, ListsOldest: true} }
+func (s *Store) Capabilities() store.Capabilities {
+	return store.Capabilities{Inspect: inspector{s}, ListsOldest: true}
+}
 
 // Config configures a [Store]. The zero Config has the defaults.
 type Config struct {
