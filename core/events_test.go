@@ -238,6 +238,20 @@ func TestLevelsOfLogEvents(t *testing.T) {
 	assert.NotContains(t, out.String(), "alice")
 }
 
+func TestObservers(t *testing.T) {
+	assert.Nil(t, core.Observers())
+	assert.Nil(t, core.Observers(nil))
+	var told []int
+	tell := func(i int) func(context.Context, core.Event) {
+		return func(_ context.Context, e core.Event) { told = append(told, i, int(e.Attempt)) }
+	}
+	for i, observe := range []func(context.Context, core.Event){core.Observers(tell(1)), core.Observers(nil, tell(1), nil, tell(2))} {
+		told = nil
+		observe(t.Context(), core.Event{Attempt: 7})
+		assert.Equal(t, []int{1, 7, 2, 7}[:2*i+2], told)
+	}
+}
+
 // TestOperationID: one operation has one id, in its record, in its runs, and in all of its events.
 func TestOperationID(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

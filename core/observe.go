@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/idem-go/idem/core/adapter"
@@ -97,6 +98,23 @@ type Event struct {
 
 // alarming are refusals that tell of a fault of the service, not of the request.
 func alarming(c codes.Code) bool { return c != "" && c.Status() >= 500 && c != codes.ShuttingDown }
+
+// Observers returns an observer for [Config.Observe] that tells each of observers, in their order. Nil ones are left out; of none
+// it is nil.
+func Observers(observers ...func(context.Context, Event)) func(context.Context, Event) {
+	observers = slices.DeleteFunc(slices.Clone(observers), func(o func(context.Context, Event)) bool { return o == nil })
+	switch len(observers) {
+	case 0:
+		return nil
+	case 1:
+		return observers[0]
+	}
+	return func(ctx context.Context, e Event) {
+		for _, o := range observers {
+			o(ctx, e)
+		}
+	}
+}
 
 // LogEvents returns an observer for [Config.Observe] that logs to logger. Warnings are: a takeover, a
 // lease or record that could not be kept, a panic, an uncertain outcome, and a refusal that is the

@@ -23,6 +23,7 @@ import (
 	"github.com/idem-go/idem/ginidem"
 	"github.com/idem-go/idem/httpidem"
 	"github.com/idem-go/idem/idemtest"
+	"github.com/idem-go/idem/operate"
 	"github.com/idem-go/idem/sign"
 )
 
@@ -34,7 +35,7 @@ func TestCode(t *testing.T) {
 		sources += unindented(page(t, name)) + "\n"
 	}
 	for name, count := range map[string]int{
-		"duplicates.md": 1, "limits.md": 4, "messages.md": 3, "migrating.md": 4, "mounting.md": 6, "policies.md": 4, "problems.md": 4, "production.md": 1, "scheduled.md": 2, "signing.md": 2, "stores.md": 7, "testing.md": 3, "tokens.md": 5, "watermill.md": 1,
+		"duplicates.md": 1, "limits.md": 4, "messages.md": 3, "migrating.md": 4, "mounting.md": 6, "operating.md": 1, "policies.md": 4, "problems.md": 4, "production.md": 1, "scheduled.md": 2, "signing.md": 2, "stores.md": 7, "testing.md": 3, "tokens.md": 5, "watermill.md": 1,
 	} {
 		blocks := strings.Split(page(t, name), "```go\n")[1:]
 		require.Len(t, blocks, count, name)
@@ -52,6 +53,23 @@ func unindented(code string) string {
 		lines[i] = strings.TrimSpace(lines[i])
 	}
 	return strings.Join(lines, "\n")
+}
+
+// operating.md
+
+func _(engine *core.Engine, mux *http.ServeMux, isOperator func(name, password string) bool) error {
+	page, err := operate.New(engine, operate.Options{Authorize: func(r *http.Request) (operate.Actor, operate.Access, error) {
+		name, password, _ := r.BasicAuth()
+		if !isOperator(name, password) {
+			return "", operate.None, nil
+		}
+		return operate.Actor(name), operate.Change, nil
+	}})
+	if err != nil {
+		return err
+	}
+	mux.Handle("/admin/idempotency/", page) // gin.WrapH(page), echo.WrapHandler(page), adaptor.HTTPHandler(page)
+	return nil
 }
 
 // mounting.md

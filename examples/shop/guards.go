@@ -40,7 +40,6 @@ func (g *Guards) Drain(ctx context.Context) error { return g.engine.Drain(ctx) }
 func NewGuards(o Options, store *Store) (*Guards, error) {
 	g := &Guards{submits: &submits{arrived: make(map[core.Key]int)}}
 	logger := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
-	log := core.LogEvents(logger, slog.LevelDebug)
 	var err error
 	g.engine, err = core.New(core.Config{
 		Service: service,
@@ -54,10 +53,7 @@ func NewGuards(o Options, store *Store) (*Guards, error) {
 		// People get pages, programs what they can read.
 		Refuse: g.refuse,
 
-		Observe: func(ctx context.Context, e core.Event) {
-			log(ctx, e)
-			g.submits.observe(ctx, e)
-		},
+		Observe: core.Observers(core.LogEvents(logger, slog.LevelDebug), g.submits.observe),
 	})
 	if err != nil {
 		return nil, err

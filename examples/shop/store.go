@@ -2,7 +2,6 @@ package shop
 
 import (
 	"context"
-	"log"
 	"strings"
 	"sync"
 	"time"
@@ -80,8 +79,11 @@ func OpenStore(o Options) (*Store, error) {
 		if err != nil {
 			return nil, err
 		}
-		stop := purge(s)
-		return &Store{s, perUser(maxTokens, tokensWindow), func() { stop(); s.Close() }}, nil
+		// A database does not remove by itself what has expired.
+		ctx, stop := context.WithCancel(context.Background())
+		var purging sync.WaitGroup
+		purging.Go(func() { _ = s.PurgeEvery(ctx, 10*time.Minute) })
+		return &Store{s, perUser(maxTokens, tokensWindow), func() { stop(); purging.Wait(); s.Close() }}, nil
 	default:
 		s, err := memstore.New(memstore.Config{})
 		if err != nil {
@@ -108,25 +110,4 @@ func limitOnRedis(url string) (limit func(context.Context, core.User) (time.Dura
 		return nil, nil, err
 	}
 	return limit, client.Close, nil
-}
-
-// purge removes the records whose time has passed from a table, every ten minutes until stop
-// is called: a database does not do so by itself.
-func purge(s *sqlstore.Store) (stop func()) {
-	ctx, cancel := context.WithCancel(context.Background())
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		for tick := time.NewTicker(10 * time.Minute); ; {
-			select {
-			case <-ctx.Done():
-				tick.Stop()
-				return
-			case <-tick.C:
-			}
-			if _, err := s.Purge(ctx); err != nil && ctx.Err() == nil {
-				log.Print("purging: ", err)
-			}
-		}
-	})
-	return func() { cancel(); wg.Wait() }
 }

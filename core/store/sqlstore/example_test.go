@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -141,20 +140,9 @@ func ExampleStore_RunTx() {
 }
 
 // An expired record counts no more, but its row stays until it is purged. Every process may do that.
-func ExampleStore_Purge() {
+func ExampleStore_PurgeEvery() {
 	_ = func(ctx context.Context, store *sqlstore.Store) {
-		go func() { // ends with ctx
-			for {
-				if _, err := store.Purge(ctx); err != nil && ctx.Err() == nil {
-					slog.WarnContext(ctx, "purging", "err", err)
-				}
-				select {
-				case <-ctx.Done():
-					return
-				case <-time.After(10 * time.Minute):
-				}
-			}
-		}()
+		go store.PurgeEvery(ctx, 10*time.Minute) // ends with ctx
 	}
 }
 

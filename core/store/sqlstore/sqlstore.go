@@ -326,25 +326,6 @@ func (s *Store) change(ctx context.Context, call string, v *values, statements .
 // batch is how many records one statement of Purge removes, or one of List goes through, at most.
 const batch = 1000
 
-// Purge removes the expired records of all sources in the table, and returns how many it
-// removed. It works in batches, each a transaction of its own, so that it blocks no call for
-// long. After an error, the records that it has counted stay removed. It is safe to run beside
-// all other calls, and in several processes at once.
-func (s *Store) Purge(ctx context.Context) (int64, error) {
-	var purged int64
-	for {
-		var n int64
-		err := s.retry(ctx, "purge", func() (err error) {
-			n, err = s.exec(ctx, nil, s.q.purge, &values{})
-			return err
-		})
-		purged += n
-		if err != nil || n < batch {
-			return purged, err
-		}
-	}
-}
-
 const (
 	maxKey  = 2048 // of the serial_number column: InnoDB has 3072 bytes for a key, PostgreSQL about 2700
 	keyStem = maxKey - sha256.Size

@@ -231,6 +231,38 @@ func fill(t *testing.T, db *sql.DB, table string, n int) {
 	require.NoError(t, tx.Commit())
 }
 
+// TestPurgeEvery: processes purge in turn, and end with their contexts.
+func TestPurgeEvery(t *testing.T) {
+	each(t, func(t *testing.T, url string) {
+		s, db, name := fresh(t, url, sqlstore.Config{})
+		rows := func() (n int) {
+			require.NoError(t, db.QueryRow("SELECT COUNT(*) FROM "+name).Scan(&n))
+			return n
+		}
+		fill(t, db, name, 3)
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error, 2)
+		for range 2 {
+			go func() { ended <- s.PurgeEvery(ctx, 40*time.Millisecond) }()
+		}
+		require.Eventually(t, func() bool { return rows() <= 1 }, 10*time.Second, 5*time.Millisecond, "what is left is the claim")
+		stop()
+		assert.ErrorIs(t, <-ended, context.Canceled)
+		assert.ErrorIs(t, <-ended, context.Canceled)
+
+		// The claim of another process keeps this one from it.
+		require.Eventually(t, func() bool {
+			g, err := s.Acquire(t.Context(), "purge", claim(time.Hour))
+			return err == nil && g.State == store.Acquired
+		}, 10*time.Second, 5*time.Millisecond)
+		fill(t, db, name, 1)
+		ctx, stop = context.WithTimeout(t.Context(), 50*time.Millisecond)
+		defer stop()
+		assert.ErrorIs(t, s.PurgeEvery(ctx, 10*time.Millisecond), context.DeadlineExceeded)
+		assert.Equal(t, 2, rows())
+	})
+}
+
 // TestPurgeNeverTakesWhatLives: records that are acquired while others purge stay acquired.
 func TestPurgeNeverTakesWhatLives(t *testing.T) {
 	each(t, func(t *testing.T, url string) {

@@ -1,0 +1,65 @@
+package sqlstore
+
+import (
+	"context"
+	"log/slog"
+	"math/rand/v2"
+	"time"
+
+	"github.com/idem-go/idem/core/store"
+)
+
+// purgeKey is the key of the claim under which one process purges. No engine makes such a key.
+const purgeKey = "purge"
+
+// manyExpired is how many expired records a table should not hold.
+const manyExpired = 100_000
+
+// Purge removes the expired records of all sources in the table, and returns how many it
+// removed. It works in batches, each a transaction of its own, so that it blocks no call for
+// long. After an error, the records that it has counted stay removed. It is safe to run beside
+// all other calls, and in several processes at once.
+func (s *Store) Purge(ctx context.Context) (int64, error) {
+	var purged int64
+	for {
+		var n int64
+		err := s.retry(ctx, "purge", func() (err error) {
+			n, err = s.exec(ctx, nil, s.q.purge, &values{})
+			return err
+		})
+		purged += n
+		if err != nil || n < batch {
+			return purged, err
+		}
+	}
+}
+
+// PurgeEvery purges the table about every d, which must be more than zero, until ctx ends; it returns the context's error. All
+// processes of a service may call it, each in a goroutine: one of them purges in each d, so that they need not agree on which. What fails is logged
+// with slog.Default, and tried again after d. That a hundred thousand records or more had expired since the last purge is logged, once:
+// d should be shorter.
+//
+//	go store.PurgeEvery(ctx, 10*time.Minute)
+func (s *Store) PurgeEvery(ctx context.Context, d time.Duration) error {
+	told := false
+	for sleep(ctx, d/2+rand.N(d)) { // so that processes that were started together do not come together
+		// The claim is never released: it is valid for nearly d, and is then gone.
+		g, err := s.Acquire(ctx, purgeKey, store.Claim{Owner: store.NewOwner(), Lease: d/2 + 1})
+		if err == nil && g.State != store.Acquired {
+			continue
+		}
+		var n int64
+		if err == nil {
+			n, err = s.Purge(ctx)
+		}
+		switch {
+		case ctx.Err() != nil:
+		case err != nil:
+			slog.WarnContext(ctx, "sqlstore: expired records could not be purged", "table", s.table.name, "err", err)
+		case n >= manyExpired && !told:
+			told = true
+			slog.WarnContext(ctx, "sqlstore: many records had expired since the last purge: purge more often", "table", s.table.name, "purged", n, "every", d)
+		}
+	}
+	return ctx.Err()
+}
