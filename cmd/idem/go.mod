@@ -7,6 +7,7 @@ require (
 	github.com/idem-go/idem v0.0.0
 	github.com/idem-go/idem/core/store/sqlstore v0.0.0
 	github.com/jackc/pgx/v5 v5.9.2
+	github.com/redis/rueidis v1.0.79
 	github.com/stretchr/testify v1.11.1
 	modernc.org/sqlite v1.46.2
 )
@@ -22,7 +23,6 @@ require (
 	github.com/mattn/go-isatty v0.0.22 // indirect
 	github.com/ncruces/go-strftime v1.0.0 // indirect
 	github.com/pmezard/go-difflib v1.0.0 // indirect
-	github.com/redis/rueidis v1.0.79 // indirect
 	github.com/remyoudompheng/bigfft v0.0.0-20230129092748-24d4a6f8daec // indirect
 	golang.org/x/sync v0.22.0 // indirect
 	golang.org/x/sys v0.47.0 // indirect

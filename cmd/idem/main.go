@@ -10,6 +10,7 @@
 //	settle OPERATION -status N [-body FILE] -retain D   give duplicates this answer; for a task without -status: the value in FILE
 //	forget OPERATION [-running]             remove the record: the next request is a first one
 //	purge                                   remove the expired records of a table
+//	doctor                                  say what is wrong with the store, and what to do
 //
 // An operation is named by the digest of its key, as in logs, or by its id. Users are in clear; they are found plain, hashed and
 // marked, and shown as digests without -reveal.
@@ -35,6 +36,7 @@ import (
 	"os/user"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -161,7 +163,7 @@ func (c *command) flags(name string, args []string, first bool) (words []string,
 		f.StringVar(&c.from, "from", "", "")
 		f.DurationVar(&c.older, "older", 0, "")
 		f.IntVar(&c.limit, "limit", 100, "")
-	case "count":
+	case "count", "doctor":
 		f.BoolVar(&c.json, "json", false, "")
 	case "show":
 		printed()
@@ -203,7 +205,13 @@ func (c *command) flags(name string, args []string, first bool) (words []string,
 
 // run does what was typed.
 func (c *command) run(ctx context.Context, out io.Writer) error {
-	records, closeStore, err := open(ctx, c.store, c.table)
+	var mu sync.Mutex
+	var warnings []error
+	records, closeStore, err := open(ctx, c.store, c.table, func(err error) {
+		mu.Lock()
+		defer mu.Unlock()
+		warnings = append(warnings, err)
+	})
 	if err != nil {
 		return err
 	}
@@ -228,6 +236,12 @@ func (c *command) run(ctx context.Context, out io.Writer) error {
 		return c.count(ctx, &p)
 	case "purge":
 		return c.purge(ctx, out)
+	case "doctor":
+		return c.doctor(ctx, &p, func() []error {
+			mu.Lock()
+			defer mu.Unlock()
+			return warnings
+		})
 	case "find":
 		op, err := c.ops.LookupKey(ctx, c.user, c.route, c.key)
 		if err != nil {

@@ -223,3 +223,30 @@ func TestUsage(t *testing.T) {
 	assert.Contains(t, out.String(), "idem -store URL")
 	assert.Equal(t, 1, run(t.Context(), []string{"list"}, &out, &errs), "there is no table")
 }
+
+// TestDoctor: a store that is well, on each kind of server, and some that are not.
+func TestDoctor(t *testing.T) {
+	for name, url := range stores {
+		t.Run(name, func(t *testing.T) {
+			n := newNight(t, url(t))
+			said := n.idem(0, "doctor")
+			assert.Contains(t, said, "it answers in")
+			assert.Contains(t, said, "a test record went through its whole life")
+			assert.NotContains(t, said, "bad ")
+			for line := range strings.Lines(n.idem(0, "doctor", "-json")) {
+				var f finding
+				require.NoError(t, json.Unmarshal([]byte(line), &f))
+				assert.Contains(t, []string{"ok", "warn"}, f.Level, f.What)
+			}
+		})
+	}
+	n := &night{T: t, service: "s", url: backend.StartRedis(t, "--maxmemory-policy", "allkeys-lru", "--maxmemory", "100mb").URL()}
+	said := n.idem(1, "doctor")
+	assert.Contains(t, said, "maxmemory-policy allkeys-lru")
+	assert.Contains(t, said, "CONFIG SET maxmemory-policy noeviction")
+	assert.Contains(t, said, "appendonly no")
+	n = &night{T: t, service: "s", url: "sqlite:" + filepath.Join(t.TempDir(), "empty.db")}
+	said = n.idem(1, "doctor")
+	assert.Contains(t, said, "make the table")
+	assert.Contains(t, said, "a test record: claim: ")
+}

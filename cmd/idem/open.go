@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"time"
 
@@ -14,17 +15,19 @@ import (
 	"github.com/idem-go/idem/core/store/sqlstore"
 )
 
-// open opens the store that url names. A table is not made.
-func open(ctx context.Context, url, table string) (records store.Store, closeStore func(), err error) {
+var redisSchemes = []string{"redis", "rediss", "unix", "valkey", "valkeys"}
+
+// open opens the store that url names. A table is not made. warn gets what Redis's settings are, see redisstore.Config.
+func open(ctx context.Context, url, table string, warn func(error)) (records store.Store, closeStore func(), err error) {
 	scheme, _, _ := strings.Cut(url, ":")
-	switch scheme {
-	case "redis", "rediss", "unix", "valkey", "valkeys":
-		s, err := redisstore.NewURL(url, redisstore.Config{})
+	switch {
+	case slices.Contains(redisSchemes, scheme):
+		s, err := redisstore.NewURL(url, redisstore.Config{Warn: warn})
 		if err != nil {
 			return nil, nil, err
 		}
 		return s, s.Close, nil
-	case "postgres", "postgresql", "mysql", "sqlite":
+	case slices.Contains([]string{"postgres", "postgresql", "mysql", "sqlite"}, scheme):
 		db, dialect, err := sqlstore.Open(url)
 		if err != nil {
 			return nil, nil, errUsage{err}

@@ -2,6 +2,7 @@ package sqlstore
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"time"
@@ -32,6 +33,18 @@ func (s *Store) Purge(ctx context.Context) (int64, error) {
 			return purged, err
 		}
 	}
+}
+
+// Expired returns how many records of all sources in the table have expired and are not purged, counted up to limit. The error says what is
+// wrong with the table, as that of Migrate does.
+func (s *Store) Expired(ctx context.Context, limit int) (n int, err error) {
+	err = s.retry(ctx, "expired", func() error {
+		if _, err := s.check(ctx); err != nil {
+			return err
+		}
+		return s.db.QueryRowContext(ctx, fmt.Sprintf("SELECT COUNT(*) FROM (SELECT 1 FROM %s WHERE expires_at <= %s LIMIT %d) AS expired", s.table.name, s.dialect.now(), limit)).Scan(&n)
+	})
+	return n, err
 }
 
 // PurgeEvery purges the table about every d, which must be more than zero, until ctx ends; it returns the context's error. All

@@ -1,0 +1,329 @@
+package main
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/idem-go/idem/core/store"
+	"github.com/idem-go/idem/core/store/sqlstore"
+)
+
+// finding is what the doctor says about one thing.
+type finding struct {
+	Level string `json:"level"` // ok, warn or bad
+	What  string `json:"what"`
+	Do    string `json:"do,omitempty"`
+}
+
+var errIll = errors.New("there is something to be done")
+
+// doctor looks at a store, and has a claim go through its whole life.
+func (c *command) doctor(ctx context.Context, p *printer, warnings func() []error) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	ill := false
+	say := func(level, what, do string) {
+		ill = ill || level == "bad"
+		if p.json {
+			_ = json.NewEncoder(p.out).Encode(finding{level, what, do})
+			return
+		}
+		fmt.Fprintf(p.out, "%-5s %s\n", level, printable(what))
+		if do != "" {
+			fmt.Fprintf(p.out, "      -> %s\n", printable(do))
+		}
+	}
+	var err error
+	if scheme, _, _ := strings.Cut(c.store, ":"); slices.Contains(redisSchemes, scheme) {
+		err = doctorRedis(ctx, c.store, say)
+		for _, warning := range warnings() {
+			say("bad", warning.Error(), "")
+		}
+	} else {
+		err = doctorSQL(ctx, c.store, c.table, say)
+	}
+	if err != nil {
+		say("bad", err.Error(), "")
+	}
+	c.life(ctx, say)
+	if ill {
+		return errIll
+	}
+	return nil
+}
+
+// life has claims go through all that a store does, under keys that no engine makes.
+func (c *command) life(ctx context.Context, say func(level, what, do string)) {
+	inspect := c.records.Capabilities().Inspect
+	key := "idem:doctor:" + store.NewOwner().String()
+	claim := store.Claim{Owner: store.NewOwner(), About: store.About{ID: store.NewID(), Remark: "idem doctor"}, Lease: time.Minute, Retention: time.Minute}
+	steps := []struct {
+		name string
+		do   func() error
+	}{
+		{"claim", func() error { _, err := c.records.Acquire(ctx, key, claim); return err }},
+		{"renew", func() error { return c.records.Renew(ctx, key, claim.Owner, time.Minute) }},
+		{"abandon", func() error { return c.records.Abandon(ctx, key, claim.Owner) }},
+		{"release, as an operator does", func() error {
+			r, err := inspect.Lookup(ctx, key)
+			if err != nil {
+				return err
+			}
+			return inspect.Change(ctx, key, r, store.Change{To: store.Free})
+		}},
+		{"claim again", func() error { _, err := c.records.Acquire(ctx, key, claim); return err }},
+		{"complete", func() error { return c.records.Complete(ctx, key, claim.Owner, []byte("result"), time.Minute) }},
+		{"replay", func() error {
+			g, err := c.records.Acquire(ctx, key, claim)
+			if err == nil && (g.State != store.Done || string(g.Result) != "result") {
+				err = fmt.Errorf("the record is %v, with %q", g.State, g.Result)
+			}
+			return err
+		}},
+		{"list", func() error {
+			_, _, err := inspect.List(ctx, store.Query{Prefix: key, Limit: 1}, "")
+			return err
+		}},
+		{"forget, as an operator does", func() error {
+			r, err := inspect.Lookup(ctx, key)
+			if err != nil {
+				return err
+			}
+			return inspect.Change(ctx, key, r, store.Change{})
+		}},
+	}
+	if watch := c.records.Capabilities().Watch; watch != nil {
+		steps = append(steps[:2:2], append([]struct {
+			name string
+			do   func() error
+		}{{"watch", func() error {
+			_, stop, err := watch(ctx, key)
+			if err == nil {
+				stop()
+			}
+			return err
+		}}}, steps[2:]...)...)
+	}
+	begun := time.Now()
+	for _, step := range steps {
+		if err := step.do(); err != nil {
+			say("bad", fmt.Sprintf("a test record: %s: %v", step.name, err), "calls of this kind fail for your service, too")
+			return
+		}
+	}
+	say("ok", fmt.Sprintf("a test record went through its whole life, %d calls in %v", len(steps), time.Since(begun).Round(time.Millisecond)), "")
+}
+
+// latency says how long a call takes.
+func latency(say func(level, what, do string), ping func() error) error {
+	var took []time.Duration
+	for range 21 {
+		begun := time.Now()
+		if err := ping(); err != nil {
+			return err
+		}
+		took = append(took, time.Since(begun))
+	}
+	slices.Sort(took)
+	level, do := "ok", ""
+	if took[10] > 20*time.Millisecond {
+		level, do = "warn", "a first request waits for it twice: put the store nearer to the service"
+	}
+	say(level, fmt.Sprintf("it answers in %v (median of 21; the slowest took %v)", took[10].Round(10*time.Microsecond), took[20].Round(10*time.Microsecond)), do)
+	return nil
+}
+
+func doctorRedis(ctx context.Context, url string, say func(level, what, do string)) error {
+	o, err := rueidis.ParseURL(url)
+	if err != nil {
+		return errors.New("the URL is malformed")
+	}
+	o.DisableCache = true
+	client, err := rueidis.NewClient(o)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	for addr, node := range client.Nodes() {
+		if err := latency(say, func() error { return node.Do(ctx, node.B().Ping().Build()).Error() }); err != nil {
+			return err
+		}
+		info, err := node.Do(ctx, node.B().Info().Section("everything").Build()).ToString()
+		if err != nil {
+			say("warn", addr+": INFO: "+err.Error(), "let the user run INFO: without it nothing else can be said about the server")
+			continue
+		}
+		get := func(name string) string {
+			for line := range strings.Lines(info) {
+				if value, is := strings.CutPrefix(line, name+":"); is {
+					return strings.TrimSpace(value)
+				}
+			}
+			return ""
+		}
+		version := get("redis_version")
+		major, minor, _ := strings.Cut(version, ".")
+		a, _ := strconv.Atoi(major)
+		b, _ := strconv.Atoi(strings.Split(minor, ".")[0])
+		if a > 6 || a == 6 && b >= 2 {
+			say("ok", addr+": version "+version+", "+get("role"), "")
+		} else {
+			say("bad", addr+": version "+version, "use Redis 6.2 or later, or Valkey")
+		}
+		if policy := get("maxmemory_policy"); policy == "noeviction" || policy == "" {
+			say("ok", addr+": maxmemory-policy noeviction", "")
+		} else {
+			say("bad", addr+": maxmemory-policy "+policy+": when its memory is full, it drops records, and their operations run again", "CONFIG SET maxmemory-policy noeviction, and in its configuration")
+		}
+		used, _ := strconv.ParseFloat(get("used_memory"), 64)
+		most, _ := strconv.ParseFloat(get("maxmemory"), 64)
+		switch {
+		case most == 0:
+			say("warn", addr+": maxmemory is not set", "set it below the machine's memory: else the system may kill the server when it is full")
+		case used > 0.9*most:
+			say("bad", fmt.Sprintf("%s: %.0f %% of its memory is used", addr, 100*used/most), "give it more, or shorten the retention")
+		default:
+			say("ok", fmt.Sprintf("%s: %.0f %% of its memory is used", addr, 100*used/most), "")
+		}
+		if get("aof_enabled") == "1" {
+			say("ok", addr+": appendonly yes", "")
+		} else {
+			say("warn", addr+": appendonly no: a restart forgets records, and what is sent again runs again", "set appendonly yes")
+		}
+		if get("role") == "master" {
+			if n := get("connected_slaves"); n == "0" {
+				say("warn", addr+": no replica", "a lost server loses all records; with a replica and Config.WaitForReplicas a failover loses none that was acknowledged")
+			} else {
+				say("ok", addr+": "+n+" replicas", "")
+			}
+		}
+	}
+	return nil
+}
+
+// settings are queries about a database, by dialect: what must not be, and what to do then.
+var settings = map[sqlstore.Dialect][]struct{ query, good, level, do string }{
+	sqlstore.PostgreSQL: {
+		{"SHOW fsync", "on", "bad", "set fsync = on: a crash corrupts the table"},
+		{"SHOW synchronous_commit", "on|remote_apply|remote_write|local", "warn", "with off a crash loses the latest claims and results: what is sent again runs again"},
+		{"SHOW default_transaction_isolation", "read committed|repeatable read|serializable", "bad", "set read committed or stricter"},
+		{"SHOW transaction_read_only", "off", "bad", "this is a standby, or a read-only session: name the primary"},
+	},
+	sqlstore.MySQL: {
+		{"SELECT @@innodb_flush_log_at_trx_commit", "1", "warn", "with 0 or 2 a crash loses the latest claims and results: set 1"},
+		{"SELECT @@autocommit", "1", "bad", "turn autocommit on: nothing would be committed"},
+		{"SELECT @@read_only", "0|OFF", "bad", "this server is read-only: name the primary"},
+		{"SHOW VARIABLES WHERE Variable_name IN ('tx_isolation', 'transaction_isolation')", "REPEATABLE-READ|READ-COMMITTED|SERIALIZABLE", "bad", "set READ COMMITTED or stricter"},
+	},
+	sqlstore.SQLite: {
+		{"PRAGMA journal_mode", "wal", "warn", "set journal_mode=wal, as sqlstore.Open does: else readers wait for writers"},
+		{"PRAGMA quick_check(1)", "ok", "bad", "the file is damaged: restore it"},
+	},
+}
+
+func doctorSQL(ctx context.Context, url, table string, say func(level, what, do string)) error {
+	db, dialect, err := sqlstore.Open(url)
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	if err := latency(say, func() error { return db.QueryRowContext(ctx, "SELECT 1").Scan(new(int)) }); err != nil {
+		return err
+	}
+	for _, s := range settings[dialect] {
+		var name, value string
+		columns := []any{&value}
+		if strings.HasPrefix(s.query, "SHOW VARIABLES") {
+			columns = []any{&name, &value}
+		}
+		switch err := db.QueryRowContext(ctx, s.query).Scan(columns...); {
+		case err != nil:
+			say("warn", s.query+": "+err.Error(), "")
+		case slices.Contains(strings.Split(strings.ToLower(s.good), "|"), strings.ToLower(value)):
+			say("ok", s.query+": "+value, "")
+		default:
+			say(s.level, s.query+": "+value, s.do)
+		}
+	}
+	if err := doctorClock(ctx, db, dialect, say); err != nil {
+		return err
+	}
+	if dialect == sqlstore.PostgreSQL {
+		if err := doctorPooler(ctx, db, say); err != nil {
+			return err
+		}
+	}
+	s, err := sqlstore.New(db, dialect, sqlstore.Config{Table: table})
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	expired, err := s.Expired(ctx, manyExpired)
+	switch {
+	case err != nil:
+		say("bad", err.Error(), "make the table, or bring it up to date: store.Migrate, or what sqlstore.Schema returns")
+	case expired >= manyExpired:
+		say("warn", fmt.Sprintf("%d or more expired records are not purged", expired), "go store.PurgeEvery(ctx, 10*time.Minute), in every process; idem purge does it once")
+	default:
+		say("ok", fmt.Sprintf("the table is there, with %d expired records", expired), "")
+	}
+	return nil
+}
+
+const manyExpired = 100_000
+
+// doctorClock compares the database's clock with this machine's. Leases are counted by the database's alone: a difference only misleads
+// those who read times.
+func doctorClock(ctx context.Context, db *sql.DB, dialect sqlstore.Dialect, say func(level, what, do string)) error {
+	query := map[sqlstore.Dialect]string{
+		sqlstore.PostgreSQL: "SELECT EXTRACT(EPOCH FROM clock_timestamp())::float8", sqlstore.MySQL: "SELECT UNIX_TIMESTAMP(SYSDATE(6)) + 0e0",
+	}[dialect]
+	if query == "" {
+		return nil
+	}
+	var seconds float64
+	before := time.Now()
+	if err := db.QueryRowContext(ctx, query).Scan(&seconds); err != nil {
+		return err
+	}
+	middle := before.Add(time.Since(before) / 2)
+	off := time.UnixMicro(int64(seconds * 1e6)).Sub(middle).Round(time.Millisecond)
+	if off > time.Second || off < -time.Second {
+		say("warn", fmt.Sprintf("its clock differs from this machine's by %v", off), "leases do not mind; ages in lists are wrong by that: synchronise the clocks")
+		return nil
+	}
+	say("ok", fmt.Sprintf("its clock differs from this machine's by %v", off), "")
+	return nil
+}
+
+// doctorPooler tells whether statements of one connection go to one backend.
+func doctorPooler(ctx context.Context, db *sql.DB, say func(level, what, do string)) error {
+	conn, err := db.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	pids := map[int]bool{}
+	for range 10 {
+		var pid int
+		if err := conn.QueryRowContext(ctx, "SELECT pg_backend_pid()").Scan(&pid); err != nil {
+			return err
+		}
+		pids[pid] = true
+	}
+	if len(pids) > 1 {
+		say("warn", "a pooler shares connections between transactions", "leave Config.Prepared out, and use pgx with default_query_exec_mode=exec or simple_protocol")
+		return nil
+	}
+	say("ok", "no pooler is seen that shares connections between transactions", "")
+	return nil
+}
