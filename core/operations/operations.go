@@ -142,7 +142,10 @@ func (o *Operations) List(ctx context.Context, q Query) iter.Seq2[Operation, err
 func (o *Operations) page(ctx context.Context, q *Query, states []store.State, from string, left int) (page []Operation, next string, err error) {
 	ctx, cancel := o.limit(ctx)
 	defer cancel()
-	ask := store.Query{Prefix: o.c.Prefix, Policy: q.Policy, States: states, Limit: max(left, 0), Match: func(key string) bool {
+	if left < 0 {
+		left = 1000
+	}
+	ask := store.Query{Prefix: o.c.Prefix, Policy: q.Policy, States: states, Limit: left, Match: func(key string) bool {
 		op, ok := o.parse(key)
 		return ok && (q.Route == "" || op.Route == q.Route) && (q.User == "" || op.isOf(q.User))
 	}}

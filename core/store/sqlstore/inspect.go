@@ -25,6 +25,7 @@ const (
 
 	lookUpSQL = recordSQL + `, result` + standingSQL + ` AND serial_number = {key}`
 	listedSQL = recordSQL + standingSQL + ` AND serial_number IN `
+	rangeSQL  = recordSQL + standingSQL + ` AND serial_number >= {from} AND serial_number < {to} ORDER BY serial_number LIMIT {batch}`
 
 	// A list goes through all records in its order, so that no statement takes longer, however few are wanted.
 	scanSQL = `SELECT serial_number, created_at, CASE WHEN expires_at > {now} AND ({states} & (1 << (` + stateSQL + `))) <> 0
@@ -191,21 +192,23 @@ func (s inspector) List(ctx context.Context, q store.Query, cursor string) (page
 		}
 		keys = append(keys, []byte(p.key))
 	}
-	page, err = s.read(ctx, &q, keys)
+	if scan == s.q.byKey && len(keys) > batch/10 { // a range is read faster than so many single keys
+		v.from, v.to = keys[0].([]byte), append(slices.Clone(keys[len(keys)-1].([]byte)), 0)
+		page, err = s.read(ctx, &q, keys, s.q.listedRange.text, func() []any { return s.args(s.q.listedRange, v) })
+	} else {
+		page, err = s.read(ctx, &q, keys, s.among(len(keys)), func() []any { return append(s.args(s.q.listed, v), keys...) })
+	}
 	if err != nil {
 		return nil, "", err
 	}
 	return page, next, nil
 }
 
-// read returns the records under keys that are still wanted, in the order of keys.
-func (s inspector) read(ctx context.Context, q *store.Query, keys []any) (page []store.Record, err error) {
-	if len(keys) == 0 {
-		return nil, nil
-	}
+// among returns the statement that reads the records under n keys.
+func (s inspector) among(n int) string {
 	var text strings.Builder
 	text.WriteString(s.q.listed.text)
-	for i := range keys {
+	for i := range n {
 		text.WriteByte("(,"[min(i, 1)])
 		if s.dialect == PostgreSQL {
 			text.WriteString("$" + strconv.Itoa(len(s.q.listed.params)+i+1))
@@ -214,10 +217,17 @@ func (s inspector) read(ctx context.Context, q *store.Query, keys []any) (page [
 		}
 	}
 	text.WriteByte(')')
+	return text.String()
+}
 
+// read returns the records under keys that are still wanted, in the order of keys, of those that the statement has found.
+func (s inspector) read(ctx context.Context, q *store.Query, keys []any, text string, args func() []any) (page []store.Record, err error) {
+	if len(keys) == 0 {
+		return nil, nil
+	}
 	found := map[string]store.Record{}
 	err = s.retry(ctx, "list", func() error {
-		rows, err := s.db.QueryContext(ctx, text.String(), append(s.args(s.q.listed, &values{}), keys...)...)
+		rows, err := s.db.QueryContext(ctx, text, args()...)
 		return each(rows, err, func(rows *sql.Rows) error {
 			r, err := s.scan(rows, false)
 			found[r.Key] = r

@@ -41,13 +41,14 @@ type statements struct {
 	purge        *statement
 
 	// of the Inspector
-	lookUp *statement
-	listed *statement // without its end
-	byKey  *statement
-	byAge  *statement
-	free   *statement
-	settle *statement
-	drop   *statement
+	lookUp      *statement
+	listed      *statement // without its end
+	listedRange *statement
+	byKey       *statement
+	byAge       *statement
+	free        *statement
+	settle      *statement
+	drop        *statement
 }
 
 const (
@@ -138,7 +139,7 @@ func newStatements(d Dialect, table, now string) statements {
 		look: c(lookSQL), replace: c(replaceSQL), takeOver: c(takeOverSQL), takeFree: c(takeFreeSQL),
 		renew: c(renewSQL), mark: c(markSQL), complete: c(completeSQL),
 		remove: c(removeSQL), undo: c(undoSQL), abandon: c(abandonSQL), forget: c(forgetSQL), reset: c(resetSQL),
-		lookUp: c(lookUpSQL), listed: c(listedSQL), byKey: c(byKeySQL), byAge: c(byAgeSQL),
+		lookUp: c(lookUpSQL), listed: c(listedSQL), listedRange: c(rangeSQL), byKey: c(byKeySQL), byAge: c(byAgeSQL),
 		free: c(freeSQL), settle: c(settleSQL), drop: c(dropSQL),
 	}
 	switch d {
