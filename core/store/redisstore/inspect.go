@@ -106,10 +106,10 @@ var globEscaper = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`
 // scan returns what one SCAN of a node finds, and its next cursor.
 func (s inspector) scan(ctx context.Context, node rueidis.Client, q *store.Query, cursor uint64) (page []store.Record, next uint64, err error) {
 	b := node.B()
-	// With a Match few of the keys may be wanted, and a key alone is cheap.
+	notDone := len(q.States) > 0 && !slices.Contains(q.States, store.Done)
 	count := int64(q.Size())
-	if q.Match != nil {
-		count = max(count, 1000)
+	if q.Match != nil || notDone || q.Policy != "" || q.ID != (store.ID{}) { // few may be wanted
+		count = min(10*count, 1000)
 	}
 	found, err := node.Do(ctx, b.Scan().Cursor(cursor).Match(globEscaper.Replace(q.Prefix)+"*").Count(count).Build()).AsScanEntry()
 	if err != nil {
@@ -119,29 +119,37 @@ func (s inspector) scan(ctx context.Context, node rueidis.Client, q *store.Query
 	if q.Match != nil {
 		keys = slices.DeleteFunc(keys, func(key string) bool { return !q.Match(key) })
 	}
+	// What a record begins with tells whether it is wanted, mostly; the rest is asked of those that may be.
 	var commands rueidis.Commands
 	for _, key := range keys {
-		commands = append(commands, b.Getrange().Key(key).Start(0).End(int64(headMax)).Build(), b.Strlen().Key(key).Build(), b.Pttl().Key(key).Build())
+		commands = append(commands, b.Getrange().Key(key).Start(0).End(int64(headMax)).Build())
 	}
-	if len(commands) == 0 {
-		return nil, found.Cursor, nil
+	heads := make([]string, 0, len(keys))
+	wanted := keys[:0]
+	for i, answer := range doMulti(ctx, node, commands) {
+		switch head, err := answer.ToString(); {
+		case err != nil && !isForeign(err):
+			return nil, 0, err
+		case err == nil && head != "" && (head[0] != 'D' || !notDone): // else it has gone, is not wanted, or somebody else's
+			wanted, heads = append(wanted, keys[i]), append(heads, head)
+		}
 	}
-	answers := node.DoMulti(ctx, commands...)
-	for i, key := range keys {
-		text, err1 := answers[3*i].ToString()
-		length, err2 := answers[3*i+1].AsInt64()
-		left, err3 := answers[3*i+2].AsInt64()
-		if err := errors.Join(err1, err2, err3); err != nil {
-			if wrongType(err) {
-				continue // somebody else's
+	commands = nil
+	for _, key := range wanted {
+		commands = append(commands, b.Strlen().Key(key).Build(), b.Pttl().Key(key).Build())
+	}
+	answers := doMulti(ctx, node, commands)
+	for i, key := range wanted {
+		length, err1 := answers[2*i].AsInt64()
+		left, err2 := answers[2*i+1].AsInt64()
+		if err := errors.Join(err1, err2); err != nil {
+			if isForeign(err1) {
+				continue // it has become somebody else's
 			}
 			return nil, 0, err
 		}
-		if left == -2 {
-			continue // gone
-		}
-		if r, err := parseRecord(text, left); err == nil {
-			if told := r.told(key, int(length)-len(text)+len(r.result)); q.Wants(&told) {
+		if r, err := parseRecord(heads[i], left); err == nil && left != -2 {
+			if told := r.told(key, int(length)-len(heads[i])+len(r.result)); q.Wants(&told) {
 				page = append(page, told)
 			}
 		}
@@ -149,8 +157,16 @@ func (s inspector) scan(ctx context.Context, node rueidis.Client, q *store.Query
 	return page, found.Cursor, nil
 }
 
-// wrongType reports whether a key has a value that is no string.
-func wrongType(err error) bool { return strings.Contains(err.Error(), "WRONGTYPE") }
+// doMulti sends commands, if there are any.
+func doMulti(ctx context.Context, node rueidis.Client, commands rueidis.Commands) []rueidis.RedisResult {
+	if len(commands) == 0 {
+		return nil
+	}
+	return node.DoMulti(ctx, commands...)
+}
+
+// isForeign reports whether the value under a key is no string, and so none of ours.
+func isForeign(err error) bool { return err != nil && strings.Contains(err.Error(), "WRONGTYPE") }
 
 // Change implements store.Inspector.
 func (s inspector) Change(ctx context.Context, key string, expected store.Record, c store.Change) error {
