@@ -135,7 +135,10 @@ var beyond = bytes.Repeat([]byte{0xff}, maxKey+1)
 
 // successor returns the least text that is greater than all that begin with prefix.
 func successor(prefix string) []byte {
-	b := []byte(strings.TrimRight(prefix, "\xff"))
+	b := []byte(prefix)
+	for len(b) > 0 && b[len(b)-1] == 0xff {
+		b = b[:len(b)-1]
+	}
 	if len(b) == 0 {
 		return beyond
 	}
