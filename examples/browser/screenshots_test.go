@@ -2,6 +2,7 @@ package browser_test
 
 import (
 	"bytes"
+	"encoding/base64"
 	"flag"
 	"image/png"
 	"os"
@@ -25,7 +26,7 @@ const (
 // taken and that each is there: another machine has other fonts.
 func TestPictures(t *testing.T) {
 	dir := program.Build(t, "..", programs()[0])
-	p := newPerson(t, launch(t), program.Start(t, filepath.Join(dir, programs()[0])))
+	p := newPerson(t, launch(t), program.Start(t, filepath.Join(dir, programs()[0]), "-admin", admin))
 
 	p.viewport(360, 640)
 	p.order()
@@ -55,6 +56,17 @@ func TestPictures(t *testing.T) {
 	p.click("button", 1)
 	p.shows("Already ordered")
 	p.picture("already-ordered-phone")
+
+	require.Equal(t, 503, p.charge("X-Demo-Status", "503"))
+	p.header("Authorization", "Basic "+base64.StdEncoding.EncodeToString([]byte(admin)))
+	p.open("/admin/idempotency/")
+	p.prefers("dark")
+	p.picture("operator-phone-dark")
+	p.prefers("light")
+	p.viewport(1100, 640)
+	p.click("a.digest", 1)
+	p.until(`document.querySelector("h2")?.textContent == "Release"`)
+	p.picture("operation-desktop")
 }
 
 // picture takes a picture of the whole page.

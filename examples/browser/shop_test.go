@@ -1,6 +1,7 @@
 package browser_test
 
 import (
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -59,7 +60,11 @@ var scenes = []struct {
 	{"keyboard only", keyboardOnly},
 	{"what a screen reader says", screenReader},
 	{"a small phone", smallPhone},
+	{"the operator's page, on a small phone", operator},
 }
+
+// admin is the -admin of each shop.
+const admin = "ann:secret"
 
 func TestShop(t *testing.T) {
 	people := launch(t)
@@ -70,7 +75,7 @@ func TestShop(t *testing.T) {
 			for _, scene := range scenes {
 				t.Run(scene.name, func(t *testing.T) {
 					t.Parallel()
-					scene.play(newPerson(t, people, program.Start(t, filepath.Join(dir, name))))
+					scene.play(newPerson(t, people, program.Start(t, filepath.Join(dir, name), "-admin", admin)))
 				})
 			}
 			t.Run("back and submit again without a back/forward cache", func(t *testing.T) {
@@ -568,15 +573,7 @@ func screenReader(p *tab) {
 // for a finger, and can be read.
 func smallPhone(p *tab) {
 	p.viewport(360, 640)
-	look := func() {
-		p.Helper()
-		for _, scheme := range []string{"light", "dark"} {
-			p.prefers(scheme)
-			require.LessOrEqual(p, eval[float64](p, `document.scrollingElement.scrollWidth`), 360.0, "nothing is cut off")
-			require.Equal(p, []string{}, eval[[]string](p, tooSmall), "for a finger")
-			require.Equal(p, []string{}, eval[[]string](p, tooFaint), "too faint to be read, %s", scheme)
-		}
-	}
+	look := p.fitsSmallPhone
 	p.order()
 	look()
 	p.fill("#name", strings.Repeat("W", 60))
@@ -594,6 +591,54 @@ func smallPhone(p *tab) {
 	p.click("button", 1)
 	p.shows("Already ordered")
 	look()
+}
+
+func (p *tab) fitsSmallPhone() {
+	p.Helper()
+	for _, scheme := range []string{"light", "dark"} {
+		p.prefers(scheme)
+		require.LessOrEqual(p, eval[float64](p, `document.scrollingElement.scrollWidth`), 360.0, "nothing is cut off")
+		require.Equal(p, []string{}, eval[[]string](p, tooSmall), "for a finger")
+		require.Equal(p, []string{}, eval[[]string](p, tooFaint), "too faint to be read, %s", scheme)
+	}
+}
+
+// charge sends a charge as a program does, and returns the status. The first one does not know whether it has charged.
+func (p *tab) charge(fields ...string) int {
+	p.Helper()
+	r, err := http.NewRequestWithContext(p.Context(), http.MethodPost, p.shop.URL+"/charges", strings.NewReader(`{"amount":5}`))
+	require.NoError(p, err)
+	r.Header.Set("X-User", "ann")
+	r.Header.Set("Idempotency-Key", "c-17")
+	for i := 0; i < len(fields); i += 2 {
+		r.Header.Set(fields[i], fields[i+1])
+	}
+	resp, err := http.DefaultClient.Do(r)
+	require.NoError(p, err)
+	require.NoError(p, resp.Body.Close())
+	return resp.StatusCode
+}
+
+// operator finds a charge whose outcome is uncertain, and lets it run again.
+func operator(p *tab) {
+	p.viewport(360, 640)
+	require.Equal(p, 503, p.charge("X-Demo-Status", "503"))
+	require.Equal(p, 409, p.charge())
+	p.header("Authorization", "Basic "+base64.StdEncoding.EncodeToString([]byte(admin)))
+	p.open("/admin/idempotency/")
+	p.fitsSmallPhone()
+	require.Contains(p, p.text("table"), "abandoned")
+	p.click("a.digest", 1)
+	p.until(`document.querySelector("h2")?.textContent == "Release"`)
+	p.fitsSmallPhone()
+	p.fill("form[action=act] input[name=reason]", "the bank knows nothing of it")
+	p.click("form[action=act] input[name=sure]", 1)
+	p.click("form[action=act] button", 2) // impatient
+	p.until(`document.body.textContent.includes("Free: the next request runs")`)
+	p.fitsSmallPhone()
+	require.Equal(p, 201, p.charge())
+	p.open("/admin/idempotency/?state=done")
+	require.Contains(p, p.text("table"), "POST /charges")
 }
 
 // WCAG 2.2, success criterion 2.5.5: 44 pixels, but for links in a text.
