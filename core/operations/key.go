@@ -11,10 +11,13 @@ import (
 	"github.com/idem-go/idem/core/internal/canon"
 )
 
+// allServices is what the stored keys of all services begin with.
+const allServices = "idem:"
+
 // parse reads a stored key. It returns false for one that is no operation's: see docs/keys.md.
 func (o *Operations) parse(key string) (op Operation, ok bool) {
 	rest, ok := strings.CutPrefix(key, o.c.Prefix)
-	if ok && !strings.HasPrefix(rest, "U=") { // of all services: the next part is the service
+	if ok && o.c.Prefix == allServices && !strings.HasPrefix(rest, "U=") { // the next part is the service
 		_, rest, ok = strings.Cut(rest, ":")
 	}
 	rest, isUser := strings.CutPrefix(rest, "U=")
@@ -23,7 +26,7 @@ func (o *Operations) parse(key string) (op Operation, ok bool) {
 	if !ok || !isUser || !isRoute || kind == 0 {
 		return op, false
 	}
-	op.Digest, op.User, op.Token = Digest(key), unescape(user), kind == 'T'
+	op.Digest, op.user, op.User, op.Token = Digest(key), user, unescape(user), kind == 'T'
 	op.Key, op.Route = key, unescape(route)
 	return op, true
 }
@@ -45,12 +48,23 @@ func unescape(part string) string {
 }
 
 // isOf reports whether the operation is the user's, as it may be stored: plain or hashed, and behind the mark of a source, an issuer or a
-// verified caller.
+// verified caller. In the stored form a '#' is a mark's, and a blank is what separates: those of users are escaped.
 func (op *Operation) isOf(user string) bool {
+	mark, id, marked := strings.Cut(op.user, "#")
+	if !marked {
+		return op.user == appendPart(user)
+	}
 	sum := sha256.Sum256([]byte(user))
-	hashed := "#" + base64.RawURLEncoding.EncodeToString(sum[:])
-	behind, marked := op.User, strings.Contains(op.User, "#")
-	return behind == user || strings.HasSuffix(behind, hashed) || marked && (strings.HasSuffix(behind, "#"+user) || strings.HasSuffix(behind, " "+user))
+	if hashed := base64.RawURLEncoding.EncodeToString(sum[:]); mark == "" && id == hashed || id == "#"+hashed {
+		return true
+	}
+	if strings.HasPrefix(mark, "caller&") {
+		_, id, _ = strings.Cut(id, "%20")
+	}
+	if strings.HasSuffix(mark, "iss") {
+		_, id, _ = strings.Cut(id, "%20")
+	}
+	return mark != "" && id == appendPart(user)
 }
 
 func appendPart(s string) string { return string(canon.AppendPart(nil, s)) }

@@ -79,6 +79,8 @@ type Operation struct {
 	Token bool
 	// Next is a cursor for what follows in the list that the operation is from, see Query.From.
 	Next string
+
+	user string // the user's part of the key, as it is stored
 }
 
 // Query says which operations [Operations.List] returns. The zero Query asks for all.

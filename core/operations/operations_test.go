@@ -214,8 +214,13 @@ func TestList(t *testing.T) {
 		}
 		return found, next
 	}
+	// A service whose prefix begins like another one's does not see its records.
+	app, err := core.MustNew(core.Config{Store: records, LegacyPrefix: "idem:sho"}).Operations()
+	require.NoError(t, err)
+	found, _ := list(app, operations.Query{})
+	assert.Empty(t, found)
 	bobs := "charges POST /charges bob done"
-	found, _ := list(shop.ops, operations.Query{})
+	found, _ = list(shop.ops, operations.Query{})
 	assert.Equal(t, append(want, bobs), found)
 	found, _ = list(all, operations.Query{})
 	assert.Len(t, found, 7, "of all services, without the nonce")
@@ -259,6 +264,7 @@ func TestUsers(t *testing.T) {
 		caller string
 	}{
 		"plain":         {header("X-User"), "X-User", ""},
+		"like a mark":   {core.UserFunc(func(*core.Request) (core.User, error) { return core.User{ID: "1#ada lovelace"}, nil }), "X-User", ""},
 		"a secret":      {header("X-Api-Key"), "X-Api-Key", ""},
 		"second source": {core.FirstUser(header("X-Other"), header("X-User")), "X-User", ""},
 		"second secret": {core.FirstUser(header("X-Other"), header("X-Api-Key")), "X-Api-Key", ""},
@@ -267,6 +273,7 @@ func TestUsers(t *testing.T) {
 			id, _ := r.Headers.Header("X-User", 0)
 			return core.User{ID: id, Issuer: "https://login.example"}, nil
 		}), "X-User", ""},
+		"of an issuer, to a caller": {core.UserFunc(func(*core.Request) (core.User, error) { return core.User{ID: "ada lovelace", Issuer: "i d"}, nil }), "X-User", "a partner"},
 	} {
 		e := core.MustNew(core.Config{User: user.source})
 		h := httpidem.New(e.MustGuard(core.Policy{}))(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
@@ -278,7 +285,11 @@ func TestUsers(t *testing.T) {
 		h.ServeHTTP(httptest.NewRecorder(), r)
 		ops, err := e.Operations()
 		require.NoError(t, err)
-		for id, n := range map[string]int{"ada lovelace": 1, "lovelac": 0, "ada": 0} {
+		hers := 1
+		if name == "like a mark" {
+			hers = 0
+		}
+		for id, n := range map[string]int{"ada lovelace": hers, "lovelac": 0, "lovelace": 0, "ada": 0, "1#ada lovelace": 1 - hers} {
 			found := 0
 			for _, err := range ops.List(t.Context(), operations.Query{User: id}) {
 				require.NoError(t, err)
