@@ -146,7 +146,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		header.Set("Content-Type", "text/css; charset=utf-8")
 		_, _ = w.Write(style)
 	case read && name != "act":
-		redirect(w, name+"/") // the mount without its slash
+		redirect(w, "./"+name+"/") // the mount without its slash; a name may look like a scheme
 	default:
 		header.Set("Allow", "GET, HEAD")
 		h.fail(w, http.StatusMethodNotAllowed, "There is nothing to do here.")

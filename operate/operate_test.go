@@ -210,6 +210,8 @@ func TestWhoMayDoWhat(t *testing.T) {
 	page := s.visit("operation?digest="+digest, nil)
 	assert.Contains(t, page, "Abandoned")
 	assert.NotContains(t, page, "<form")
+	s.visit("./http:evil.example", nil) // which would leave a page under https
+	assert.Equal(t, "/deep/admin/idempotency/http:evil.example/", s.visited)
 	s.actor = "ana"
 	s.visit("act", nil)
 	assert.Equal(t, http.StatusMethodNotAllowed, s.status)
