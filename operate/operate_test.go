@@ -31,13 +31,17 @@ type site struct {
 	runs    int
 	url     string
 	actor   string // who is logged in
+	forbids error  // of the audit
 	status  int    // of the last page
 	visited string
 }
 
 func newSite(t *testing.T, o operate.Options) *site {
 	s := &site{T: t, actor: "ana"}
-	s.engine = core.MustNew(core.Config{Observe: func(_ context.Context, ev core.Event) { s.events = append(s.events, ev) }})
+	s.engine = core.MustNew(core.Config{
+		Audit:   func(context.Context, operations.Action) error { return s.forbids },
+		Observe: func(_ context.Context, ev core.Event) { s.events = append(s.events, ev) },
+	})
 	s.task = s.engine.MustTask(core.TaskPolicy{Name: "charge", Record: core.Record{Abandoned: core.Uncertain(nil)}})
 	o.Authorize = func(r *http.Request) (operate.Actor, operate.Access, error) {
 		name, _, _ := r.BasicAuth()
@@ -142,15 +146,18 @@ func TestPage(t *testing.T) {
 	assert.Equal(t, "/deep/admin/idempotency/operation?digest="+digest, s.visited)
 	assert.Contains(t, page, "Abandoned: a run began and never finished.")
 
-	// Released, by a double click.
+	// Released, by a double click, once the audit lets it.
 	release := s.form(page, "release")
+	s.forbids = errors.New("not before eight")
+	assert.Contains(t, s.visit("act", release), "not before eight")
+	s.forbids = nil
 	after := s.visit("act", release)
 	assert.Equal(t, "/deep/admin/idempotency/operation?digest="+digest, s.visited)
 	assert.Contains(t, after, "Free: the next request runs.")
 	assert.Contains(t, after, "release by ana: the bank says so")
 	s.visit("act", release)
 	assert.Equal(t, 200, s.status)
-	assert.Equal(t, []string{"release by ana: <nil>"}, s.operated())
+	assert.Equal(t, []string{"release by ana: idem: the audit has forbidden it: not before eight", "release by ana: <nil>"}, s.operated())
 	s.do("stuck", false)
 	assert.Equal(t, 3, s.runs)
 
