@@ -137,10 +137,11 @@ func TestNight(t *testing.T) {
 			n.stuck = true
 			digest = n.uncertain("settled")
 			answer := filepath.Join(t.TempDir(), "answer")
-			require.NoError(t, os.WriteFile(answer, []byte("refunded"), 0o600))
+			require.NoError(t, os.WriteFile(answer, []byte("refunded\x1b[2J"), 0o600))
 			n.idem(0, "settle", digest, "-status", "402", "-body", answer, "-retain", "1m", "-yes")
 			runs := n.runs
-			assert.Equal(t, "402 refunded", n.charge("settled"))
+			assert.Equal(t, "402 refunded\x1b[2J", n.charge("settled"))
+			assert.Contains(t, n.idem(0, "show", digest, "-body"), "refunded\ufffd[2J", "the terminal would act on it")
 			assert.Equal(t, runs, n.runs)
 
 			var all []object

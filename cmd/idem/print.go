@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"go/doc/comment"
 	"io"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -151,15 +152,15 @@ func (p *printer) show(op operations.Operation, withBody bool) error {
 		}
 	}
 	if o.Body != nil {
-		fmt.Fprintf(p.out, "\n%s\n", *o.Body)
+		fmt.Fprintf(p.out, "\n%s\n", printable(*o.Body, '\n', '\t'))
 	}
 	return nil
 }
 
-// printable is text without what a terminal would act on.
-func printable(text string) string {
+// printable is text without what a terminal would act on, but for what is allowed.
+func printable(text string, allowed ...rune) string {
 	return strings.Map(func(r rune) rune {
-		if !unicode.IsPrint(r) {
+		if !unicode.IsPrint(r) && !slices.Contains(allowed, r) {
 			return '\ufffd'
 		}
 		return r
