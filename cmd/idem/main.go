@@ -64,7 +64,7 @@ func run(ctx context.Context, args []string, out, errs io.Writer) int {
 	var c command
 	err := c.parse(args)
 	if err == nil {
-		err = c.run(ctx, out)
+		err = c.run(ctx, out, errs)
 	}
 	switch {
 	case err == nil:
@@ -204,7 +204,7 @@ func (c *command) flags(name string, args []string, first bool) (words []string,
 }
 
 // run does what was typed.
-func (c *command) run(ctx context.Context, out io.Writer) error {
+func (c *command) run(ctx context.Context, out, errs io.Writer) error {
 	var mu sync.Mutex
 	var warnings []error
 	records, closeStore, err := open(ctx, c.store, c.table, func(err error) {
@@ -228,7 +228,7 @@ func (c *command) run(ctx context.Context, out io.Writer) error {
 		return err
 	}
 	c.records = records
-	p := printer{out: out, json: c.json, reveal: c.reveal, ops: c.ops}
+	p := printer{out: out, errs: errs, json: c.json, reveal: c.reveal, ops: c.ops}
 	switch c.name {
 	case "list":
 		return c.list(ctx, &p)

@@ -157,7 +157,7 @@ func TestNight(t *testing.T) {
 				assert.Positive(t, o.Bytes)
 			}
 			assert.Regexp(t, `(?s)abandoned  0\n.*done       2\n`, n.idem(0, "count"))
-			assert.Contains(t, n.idem(0, "list", "-limit", "1"), "-from ")
+			assert.Contains(t, n.idem(0, "list", "-limit", "1", "-json"), "-from ", "a program, too, has not got all")
 
 			n.idem(0, "forget", digest, "-yes")
 			assert.Contains(t, n.idem(1, "show", digest), "no such operation")

@@ -30,6 +30,7 @@ var help = func() string {
 // printer prints operations for people, or for programs.
 type printer struct {
 	out     io.Writer
+	errs    io.Writer
 	json    bool
 	reveal  bool
 	ops     *operations.Operations
@@ -93,11 +94,9 @@ func (p *printer) line(op operations.Operation) error {
 	return err
 }
 
-// more says that a list goes on.
+// more says that a list goes on, also to whom a program shows it.
 func (p *printer) more(n int, next string) {
-	if !p.json {
-		fmt.Fprintf(p.out, "… the first %d; -from %s goes on, -limit 0 shows all\n", n, next)
-	}
+	fmt.Fprintf(p.errs, "… the first %d; -from %s goes on, -limit 0 shows all\n", n, next)
 }
 
 func (p *printer) count(state string, n int, more bool) error {
