@@ -128,6 +128,9 @@ func TestRecordsOf010(t *testing.T) {
 		require.Zero(t, r.ID)
 		require.Zero(t, r.Begun)
 	}
+	page, _, err := inspect.List(t.Context(), store.Query{}, "zzz:6379 7")
+	require.NoError(t, err)
+	require.Len(t, page, 5, "the server at which the list was is another one since a failover")
 	for _, key := range []string{"lapsed", "abandoned"} {
 		r, err := inspect.Lookup(t.Context(), key)
 		require.NoError(t, err)

@@ -62,10 +62,10 @@ func (s inspector) List(ctx context.Context, q store.Query, cursor string) (page
 	p, err := ask(ctx, s.Store, func(ctx context.Context) (p scanned, err error) {
 		nodes := s.client.Nodes()
 		addrs := slices.Sorted(maps.Keys(nodes))
-		// A master may have gone since. Another one has its records then, and may have been listed.
+		// A master may have gone since. Another one has its records then, wherever it is in the order: the list begins again.
 		i, there := slices.BinarySearch(addrs, addr)
 		if !there {
-			number = 0
+			i, number = 0, 0
 		}
 		for ; i < len(addrs); i, number = i+1, 0 {
 			node := nodes[addrs[i]]
