@@ -132,8 +132,9 @@ func (e *Engine) remarkOf(ctx context.Context, id *identity) string {
 	}
 	if id.request != nil && id.request.Headers != nil {
 		// version-traceid-parentid-flags, see https://www.w3.org/TR/trace-context/#traceparent-header
-		if field, lines := id.request.Headers.Header("Traceparent", 0); lines == 1 && len(field) >= 55 && field[2] == '-' && field[35] == '-' {
-			return note(strings.Clone(field[3:35]))
+		if field, lines := id.request.Headers.Header("Traceparent", 0); lines == 1 && len(field) >= 55 && field[2] == '-' && field[35] == '-' &&
+			strings.Trim(field[3:35], "0123456789abcdef") == "" {
+			return strings.Clone(field[3:35])
 		}
 	}
 	return ""

@@ -281,7 +281,11 @@ func TestOperationID(t *testing.T) {
 		assert.Equal(t, store.About{ID: first, Policy: strings.Repeat("\u20ac", 85), Creator: r.Creator, Remark: "4bf92f3577b34da6a3ce929d0e0e4736"}, r.About)
 		assert.Regexp(t, fmt.Sprintf(" %d$", os.Getpid()), r.Creator)
 
+		abandoned.header.Set("Traceparent", "00-release by ana: the bank says no-00f067aa0ba902b7-01")
 		serve(t, g, abandoned)
+		r, err = records.Capabilities().Inspect.Lookup(t.Context(), seen.last().Key.Raw())
+		require.NoError(t, err)
+		assert.Empty(t, r.Remark, "a client writes what looks like an operator's remark")
 		begun := run
 		serve(t, g, request("abandoned"))
 		assert.Equal(t, begun, run, "a takeover")
