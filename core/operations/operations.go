@@ -205,9 +205,11 @@ func (o *Operations) find(ctx context.Context, ask store.Query) (Operation, erro
 			}
 			ctx, cancel := o.limit(ctx)
 			defer cancel()
-			if op.Record, err = o.inspect.Lookup(ctx, r.Key); !errors.Is(err, store.ErrNoRecord) {
-				return op, err
+			op.Record, err = o.inspect.Lookup(ctx, r.Key)
+			if errors.Is(err, store.ErrNoRecord) || err == nil && !ask.Wants(&op.Record) { // by now it is another operation's
+				continue
 			}
+			return op, err
 		}
 		if from = next; from == "" {
 			return Operation{}, ErrNotFound
@@ -239,7 +241,8 @@ func (o *Operations) Release(ctx context.Context, op Operation, by By) error {
 }
 
 // Settle finishes an abandoned or free operation with an answer that every duplicate gets, for so long as retention says. Its status
-// must be a final one, from 200 to 999. A task has no response: settle it with SettleTask.
+// must be a final one, from 200 to 999. A task has no response: settle it with SettleTask. The record of a token is kept for no less
+// than it would have been, so that the token can't be used once more.
 func (o *Operations) Settle(ctx context.Context, op Operation, answer *adapter.Response, retention time.Duration, by By) error {
 	var fault error
 	if strings.HasPrefix(op.Route, "DO ") {
@@ -250,6 +253,9 @@ func (o *Operations) Settle(ctx context.Context, op Operation, answer *adapter.R
 	var result []byte
 	if fault == nil {
 		result = o.c.Encode(answer)
+	}
+	if op.Token && retention > 0 {
+		retention = max(retention, op.Remaining)
 	}
 	return o.do(ctx, Action{"settle", op, by}, store.Change{To: store.Done, Result: result, Retention: retention}, fault)
 }

@@ -139,7 +139,8 @@ func TestSettle(t *testing.T) {
 // What makes no sense, and what is forbidden, changes nothing.
 func TestRefusedActions(t *testing.T) {
 	forbidden := errors.New("ask bert")
-	s := newService(t, core.Config{Audit: func(_ context.Context, a operations.Action) error {
+	records := &moving{Store: newStore(t)}
+	s := newService(t, core.Config{Store: records, Audit: func(_ context.Context, a operations.Action) error {
 		if a.Actor == "carl" {
 			return forbidden
 		}
@@ -166,17 +167,65 @@ func TestRefusedActions(t *testing.T) {
 	})
 	assert.ErrorIs(t, err, store.ErrLost)
 
-	token := operations.Operation{Token: true, Record: op.Record}
+	claim := store.Claim{Owner: store.NewOwner(), About: store.About{ID: store.NewID()}, Lease: time.Hour, Retention: time.Hour}
+	_, err = records.Acquire(t.Context(), "idem:U=M=signupT=1", claim)
+	require.NoError(t, err)
+	require.NoError(t, records.Abandon(t.Context(), "idem:U=M=signupT=1", claim.Owner))
+	token, err := s.ops.Lookup(t.Context(), claim.ID.String())
+	require.NoError(t, err)
 	assert.ErrorIs(t, s.ops.Forget(t.Context(), token, false, by), operations.ErrToken)
+	require.NoError(t, s.ops.Settle(t.Context(), token, answer, time.Second, by))
+	token, err = s.ops.Lookup(t.Context(), claim.ID.String())
+	require.NoError(t, err)
+	assert.Greater(t, token.Remaining, time.Minute, "the token could be used once more")
 	again, err := s.ops.Lookup(t.Context(), op.Digest)
 	require.NoError(t, err)
 	assert.Equal(t, op.Record.About, again.About)
+	records.move = func(key string) { // another operation begins under the key while one is looked for by its id
+		require.NoError(t, records.Capabilities().Inspect.Change(t.Context(), key, op.Record, store.Change{}))
+		claim.ID = store.NewID()
+		_, err = records.Acquire(t.Context(), key, claim)
+		require.NoError(t, err)
+	}
+	_, err = s.ops.Lookup(t.Context(), op.ID.String())
+	assert.ErrorIs(t, err, operations.ErrNotFound)
 	for _, text := range []string{"", "k", op.Digest[1:], op.Digest + "0", strings.Repeat("g", 16)} {
 		_, err := s.ops.Lookup(t.Context(), text)
 		assert.ErrorContains(t, err, "neither", text)
 	}
 	_, err = core.MustNew(core.Config{Store: blind{}, Service: "shop"}).Operations()
 	assert.ErrorIs(t, err, operations.ErrNoInspector)
+}
+
+// moving is a store in which something happens before a record is looked up.
+type moving struct {
+	store.Store
+	move func(key string)
+}
+
+func (m *moving) Capabilities() store.Capabilities {
+	can := m.Store.Capabilities()
+	can.Inspect = movingInspector{can.Inspect, m}
+	return can
+}
+
+type movingInspector struct {
+	store.Inspector
+	*moving
+}
+
+func (m movingInspector) Lookup(ctx context.Context, key string) (store.Record, error) {
+	if move := m.move; move != nil {
+		m.move = nil
+		move(key)
+	}
+	return m.Inspector.Lookup(ctx, key)
+}
+
+func newStore(t *testing.T) *memstore.Store {
+	s, err := memstore.New(memstore.Config{})
+	require.NoError(t, err)
+	return s
 }
 
 type blind struct{ store.Store }
