@@ -123,8 +123,15 @@ func (o *Operations) List(ctx context.Context, q Query) iter.Seq2[Operation, err
 					return
 				}
 				after := slices.IndexFunc(page, func(op Operation) bool { return op.Digest == at.last })
-				for _, op := range page[after+1:] {
-					op.Next = cursor{at.phase, at.page, op.Digest}.String()
+				for i := after + 1; i < len(page); i++ {
+					op, behind := page[i], cursor{at.phase, at.page, page[i].Digest}
+					switch last := i == len(page)-1; { // this one may be gone when the list goes on
+					case last && next != "":
+						behind = cursor{phase: at.phase, page: next}
+					case last && at.phase+1 < len(phases):
+						behind = cursor{phase: at.phase + 1}
+					}
+					op.Next = behind.String()
 					if !yield(op, nil) {
 						return
 					}

@@ -297,6 +297,17 @@ func TestList(t *testing.T) {
 			assert.Error(t, err)
 		}
 	}
+	// Somebody looks at three, to see that there are more than two, and does something about the second one.
+	stuck := operations.Query{Limit: 3}
+	var two []operations.Operation
+	for op, err := range shop.ops.List(t.Context(), stuck) {
+		require.NoError(t, err)
+		two = append(two, op)
+	}
+	require.NoError(t, shop.ops.Release(t.Context(), two[1], by))
+	stuck.From = two[1].Next
+	found, _ = list(shop.ops, stuck)
+	assert.Equal(t, want[2:], found)
 	op, err := all.LookupKey(t.Context(), strings.Repeat("u", 65), "", "m")
 	require.NoError(t, err)
 	assert.Equal(t, "DO mail", op.Route)
