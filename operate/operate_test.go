@@ -107,6 +107,7 @@ func (s *site) visit(link string, form url.Values, header ...string) string {
 	require.NoError(s, err)
 	s.status, s.visited = resp.StatusCode, resp.Request.URL.RequestURI()
 	assert.Contains(s, resp.Header.Get("Content-Security-Policy"), "default-src 'none'")
+	assert.Equal(s, "no-store", resp.Header.Get("Cache-Control"), "users and keys in a cache")
 	assert.NotRegexp(s, `(href|src|action)="(/|https?:)`, string(b), "a link that is not relative")
 	return string(b)
 }

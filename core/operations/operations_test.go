@@ -129,7 +129,7 @@ func TestSettle(t *testing.T) {
 	assert.Equal(t, "settle by ana: the bank knows nothing of it", op.Remark)
 
 	assert.ErrorIs(t, s.ops.Forget(t.Context(), op, false, operations.By{Actor: "ana"}), operations.ErrUnsigned)
-	require.NoError(t, s.ops.Forget(t.Context(), op, false, by))
+	require.NoError(t, s.ops.Forget(t.Context(), op, false, operations.By{Actor: "ana", Reason: strings.Repeat("\u20ac", 100) + "\x00"}))
 	s.charge("alice", "k")
 	assert.EqualValues(t, 2, s.runs.Load(), "it is forgotten")
 	_, err = s.ops.Lookup(t.Context(), op.ID.String())
@@ -152,6 +152,8 @@ func TestRefusedActions(t *testing.T) {
 	assert.ErrorIs(t, s.events[len(s.events)-1].Err, forbidden)
 	assert.Error(t, s.ops.Settle(t.Context(), op, nil, time.Hour, by))
 	assert.Error(t, s.ops.Settle(t.Context(), op, &core.Response{Status: 100}, time.Hour, by))
+	assert.Error(t, s.ops.Settle(t.Context(), op, &core.Response{Status: 1000}, time.Hour, by))
+	assert.Error(t, s.ops.SettleTask(t.Context(), op, []byte("1"), time.Hour, by), "a request has a response")
 	assert.Error(t, s.ops.Settle(t.Context(), op, answer, 0, by))
 	assert.ErrorIs(t, s.ops.Release(t.Context(), op, operations.By{Reason: "anonymous"}), operations.ErrUnsigned)
 
@@ -222,6 +224,14 @@ func (m movingInspector) Lookup(ctx context.Context, key string) (store.Record, 
 	return m.Inspector.Lookup(ctx, key)
 }
 
+// List has an empty page in front.
+func (m movingInspector) List(ctx context.Context, q store.Query, cursor string) ([]store.Record, string, error) {
+	if cursor == "" {
+		return nil, "more", nil
+	}
+	return m.Inspector.List(ctx, q, strings.TrimPrefix(cursor, "more"))
+}
+
 func newStore(t *testing.T) *memstore.Store {
 	s, err := memstore.New(memstore.Config{})
 	require.NoError(t, err)
@@ -268,7 +278,7 @@ func TestList(t *testing.T) {
 	require.NoError(t, err)
 	found, _ := list(app, operations.Query{})
 	assert.Empty(t, found)
-	bobs := "charges POST /charges bob done"
+	bobs, failed := "charges POST /charges bob done", 0
 	found, _ = list(shop.ops, operations.Query{})
 	assert.Equal(t, append(want, bobs), found)
 	found, _ = list(all, operations.Query{})
@@ -285,18 +295,23 @@ func TestList(t *testing.T) {
 		assert.Equal(t, want[1:], found)
 		break
 	}
+	// A record of 0.1.0 does not say how old it is.
+	_, err = records.Acquire(t.Context(), "idem:shop:U=M=POST%20/oldK=k", store.Claim{Owner: store.NewOwner(), Lease: time.Hour})
+	require.NoError(t, err)
 	for q, n := range map[*operations.Query]int{
 		{User: "alice"}: 5, {User: "ali"}: 0, {User: strings.Repeat("u", 65)}: 1, {Route: "POST /charges"}: 6, {Route: "DO mail"}: 1, {Policy: "charges"}: 6, {Policy: "mail"}: 1,
-		{States: []store.State{store.Done}}: 2, {States: []store.State{store.Running}}: 0, {OlderThan: time.Hour}: 0,
+		{States: []store.State{store.Done}}: 2, {States: []store.State{store.Running}}: 1, {OlderThan: time.Hour}: 0,
 	} {
 		found, _ := list(all, *q)
 		assert.Len(t, found, n, "%+v", q)
 	}
-	for _, from := range []string{"x", "9..", "0.."} {
-		for _, err := range shop.ops.List(t.Context(), operations.Query{States: []store.State{store.Done}, From: from + "!"}) {
-			assert.Error(t, err)
+	for _, from := range []string{"x", "9..", "-1..", "0..!", "0.x", "0..eA"} {
+		for _, err := range shop.ops.List(t.Context(), operations.Query{States: []store.State{store.Done}, From: from}) {
+			require.Error(t, err, from)
+			failed++
 		}
 	}
+	assert.Equal(t, 6, failed, "a list that is silently empty")
 	// Somebody looks at three, to see that there are more than two, and does something about the second one.
 	stuck := operations.Query{Limit: 3}
 	var two []operations.Operation
@@ -311,8 +326,10 @@ func TestList(t *testing.T) {
 	op, err := all.LookupKey(t.Context(), strings.Repeat("u", 65), "", "m")
 	require.NoError(t, err)
 	assert.Equal(t, "DO mail", op.Route)
-	_, err = shop.ops.LookupKey(t.Context(), "bob", "", "m")
-	assert.ErrorIs(t, err, operations.ErrNotFound)
+	for _, other := range [][3]string{{"bob", "", "m"}, {"bob", "POST /charges", "don"}, {"bob", "POST /charges", ""}, {"bob", "POST /other", "done"}, {"alice", "", "done"}} {
+		_, err = shop.ops.LookupKey(t.Context(), other[0], other[1], other[2])
+		assert.ErrorIs(t, err, operations.ErrNotFound, other)
+	}
 }
 
 // TestUsers: a user is found whatever source it is from.
