@@ -18,6 +18,7 @@ import (
 
 	"github.com/idem-go/idem/core"
 	"github.com/idem-go/idem/core/operations"
+	"github.com/idem-go/idem/core/store"
 	"github.com/idem-go/idem/core/store/memstore"
 	"github.com/idem-go/idem/operate"
 )
@@ -159,20 +160,34 @@ func TestPage(t *testing.T) {
 	s.visit("act", release)
 	assert.Equal(t, 200, s.status)
 	assert.Equal(t, []string{"release by ana: idem: the audit has forbidden it: not before eight", "release by ana: <nil>"}, s.operated())
-	s.do("stuck", false)
-	assert.Equal(t, 3, s.runs)
-
-	// The page that was open all the time.
+	// The page that was open all the time, when the next run is stuck, and when it is done.
 	stale := s.form(page, "settle")
 	stale.Set("body", `"late"`)
 	stale.Set("retain", "1h")
-	assert.Contains(t, s.visit("act", stale), "another operator, was faster")
-	assert.Equal(t, http.StatusConflict, s.status)
+	for _, unsure := range []bool{true, false} {
+		s.do("stuck", unsure)
+		assert.Contains(t, s.visit("act", stale), "another operator, was faster")
+		assert.Equal(t, http.StatusConflict, s.status)
+		if unsure {
+			s.visit("act", s.form(s.visit("operation?digest="+digest, nil), "release"))
+		}
+	}
+	assert.Equal(t, 4, s.runs)
 
 	// A done one: its value is hidden until it is asked for.
 	page = s.visit("operation?digest="+digest, nil)
 	assert.NotContains(t, page, "charged")
 	assert.Contains(t, s.visit("operation?digest="+digest+"&body", nil), "charged \\u003cb\\u003e")
+
+	// One that runs.
+	_, err := core.Do(t.Context(), s.task, core.Call{Key: "runs"}, func(ctx context.Context) (string, error) {
+		forget := s.form(s.visit("operation?digest="+core.RunFrom(ctx).Key().String(), nil), "forget")
+		assert.Contains(t, s.visit("act", forget), "The operation is running")
+		forget.Set("running", "yes")
+		s.visit("act", forget)
+		return "", core.RunFrom(ctx).Renew(ctx)
+	})
+	assert.ErrorIs(t, err, store.ErrLost)
 
 	digest = s.do("settled", true)
 	settle := s.form(s.visit("operation?digest="+digest, nil), "settle")

@@ -124,14 +124,24 @@ func TestNight(t *testing.T) {
 			assert.NotContains(t, shown, "alice")
 			assert.Contains(t, n.idem(0, "show", "-reveal", digest), "alice")
 
+			assert.NotContains(t, n.idem(0, "list", "-older", "1h"), digest)
+			t.Setenv("IDEM_STORE", n.url)
+			t.Setenv("IDEM_SERVICE", n.service)
+			t.Setenv("IDEM_TABLE", n.table)
+			var out bytes.Buffer
+			assert.Zero(t, run(t.Context(), []string{"show", digest}, &out, &out), &out)
+			assert.Contains(t, n.idem(1, "list", "-service", "another", "-from", "9.."), "cursor", "a flag is over the environment")
+
 			assert.Contains(t, n.idem(1, "release", digest), "add -yes")
-			n.idem(0, "release", digest, "-yes", "-actor", "ana", "-reason", "the bank knows nothing")
-			assert.Contains(t, n.idem(0, "show", digest), "release by ana: the bank knows nothing")
+			n.idem(0, "release", digest, "-yes", "-actor", "ana", "-reason", "the bank\x1b[2J knows nothing")
+			assert.Contains(t, n.idem(0, "show", digest), "release by ana: the bank\ufffd[2J knows nothing")
+			assert.NotContains(t, n.idem(0, "list"), "\x1b")
 			assert.Contains(t, n.idem(1, "release", digest, "-yes"), "free")
 			n.stuck = false
 			assert.Equal(t, "201 attempt 2, takeover true", n.charge("k"))
 			assert.Contains(t, n.idem(1, "release", digest, "-yes"), "done")
 			assert.Equal(t, "attempt 2, takeover true", strings.TrimSpace(strings.SplitN(n.idem(0, "find", "-user", "alice", "-route", "POST /charges", "-key", "k", "-body"), "\n\n", 2)[1]))
+			assert.NotContains(t, n.idem(0, "find", "-user", "alice", "-key", "k"), "takeover true")
 			n.idem(1, "find", "-user", "bob", "-key", "k")
 
 			n.stuck = true
@@ -188,6 +198,7 @@ func TestNight(t *testing.T) {
 			if name == "redis" {
 				n.idem(2, "purge", "-yes")
 			} else {
+				assert.NotContains(t, n.idem(1, "purge"), "removed")
 				assert.Contains(t, n.idem(0, "purge", "-yes"), "removed 0 expired records")
 			}
 		})
@@ -203,6 +214,7 @@ func TestUsage(t *testing.T) {
 		"list x":                               "no argument",
 		"list -state open":                     "-state",
 		"list -limit -1":                       "not negative",
+		"list -older -1h":                      "not negative",
 		"list -yes":                            "-yes",
 		"show":                                 "takes one operation",
 		"show a b":                             "takes one operation",

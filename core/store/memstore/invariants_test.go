@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -36,15 +37,16 @@ func TestInvariants(t *testing.T) {
 		owner := rapid.Custom(func(t *rapid.T) store.Owner {
 			return store.Owner{byte(rapid.IntRange(1, 2).Draw(t, "owner"))}
 		})
+		text := rapid.Custom(func(t *rapid.T) string { return strings.Repeat("x", rapid.IntRange(0, 60).Draw(t, "text")) })
 		ctx := context.Background()
 		acquire := func(t *rapid.T) {
-			key := key.Draw(t, "key")
+			key, fingerprint, remark := key.Draw(t, "key"), text.Draw(t, "fingerprint"), text.Draw(t, "remark")
 			_, err := s.Acquire(ctx, key, store.Claim{
-				Owner: owner.Draw(t, "owner"), Lease: span.Draw(t, "lease"),
+				Owner: owner.Draw(t, "owner"), Fingerprint: fingerprint, About: store.About{Remark: remark}, Lease: span.Draw(t, "lease"),
 				Retention: span.Draw(t, "retention"), Takeover: rapid.Bool().Draw(t, "takeover"),
 				Attempt: rapid.Uint64Range(0, 2).Draw(t, "attempt"),
 			})
-			checkFull(t, s, err, 1, overhead+int64(len(key)))
+			checkFull(t, s, err, 1, overhead+int64(len(key)+len(fingerprint)+len(remark)))
 		}
 		for range rapid.IntRange(0, 2*room).Draw(t, "first") {
 			acquire(t)
@@ -64,6 +66,18 @@ func TestInvariants(t *testing.T) {
 			},
 			"abandon": func(t *rapid.T) {
 				_ = s.Abandon(ctx, key.Draw(t, "key"), owner.Draw(t, "owner"))
+			},
+			"change": func(t *rapid.T) {
+				key, result, remark := key.Draw(t, "key"), text.Draw(t, "result"), text.Draw(t, "remark")
+				inspect := s.Capabilities().Inspect
+				seen, err := inspect.Lookup(ctx, key)
+				if err != nil {
+					return
+				}
+				c := store.Change{To: rapid.SampledFrom([]store.State{0, store.Free, store.Done}).Draw(t, "to"), Result: []byte(result), Retention: span.Draw(t, "retention"), Remark: remark}
+				if c.Validate(seen.State) == nil {
+					checkFull(t, s, inspect.Change(ctx, key, seen, c), 0, int64(len(result)+len(remark)))
+				}
 			},
 			"watch": func(t *rapid.T) {
 				if _, _, err := s.Capabilities().Watch(ctx, key.Draw(t, "key")); err != nil {
