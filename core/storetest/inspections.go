@@ -205,10 +205,12 @@ var inspections = []testCase{
 			s.begin("k", c)
 			s.abandon("k", c.Owner)
 			r := s.lookup("k", store.Abandoned, 1)
-			s.change("k", r, store.Change{To: store.Free, Remark: "released"})
+			s.change("k", r, store.Change{To: store.Free, Result: []byte("of none"), Remark: "released"})
 			about := c.About
 			about.Remark = "released"
-			s.told("k", store.Free, 1, about)
+			if r := s.told("k", store.Free, 1, about); r.Size != 0 {
+				s.Fatalf("a free record has a result of %d bytes", r.Size)
+			}
 			s.powerless("k", c.Owner)
 
 			again := telling(standing(), "p") // which takes nothing over
@@ -222,8 +224,12 @@ var inspections = []testCase{
 
 			other := telling(lapsing(), "p")
 			s.begin("other", other)
-			s.pass(short)
-			s.change("other", s.lookup("other", store.Abandoned, 1), store.Change{To: store.Free})
+			s.pass(4 * short)
+			r = s.lookup("other", store.Abandoned, 1)
+			s.change("other", r, store.Change{To: store.Free})
+			if left := s.lookup("other", store.Free, 1).Remaining; left <= r.Remaining {
+				s.Fatalf("it was remembered for %v, and is for %v since it was freed", r.Remaining, left)
+			}
 			next := telling(standing(), "p")
 			next.Fingerprint = "of another operation"
 			if g := s.acquire("other", next); g.State != store.Acquired || g.Attempt != 2 || g.ID != next.ID {

@@ -139,7 +139,10 @@ func (s inspector) Change(ctx context.Context, key string, expected store.Record
 	if err := c.Validate(expected.State); err != nil {
 		return err
 	}
-	result := string(c.Result)
+	var result string
+	if c.To == store.Done { // nothing else has one
+		result = string(c.Result)
+	}
 	sh, hash := s.locate(key)
 	for {
 		woken, err := s.change(sh, hash, key, &expected, &c, result)

@@ -40,7 +40,8 @@ func TestInvariants(t *testing.T) {
 		text := rapid.Custom(func(t *rapid.T) string { return strings.Repeat("x", rapid.IntRange(0, 60).Draw(t, "text")) })
 		ctx := context.Background()
 		acquire := func(t *rapid.T) {
-			key, fingerprint, remark := key.Draw(t, "key"), text.Draw(t, "fingerprint"), text.Draw(t, "remark")
+			key, remark := key.Draw(t, "key"), text.Draw(t, "remark")
+			fingerprint := rapid.SampledFrom([]string{"", "of another operation"}).Draw(t, "fingerprint")
 			_, err := s.Acquire(ctx, key, store.Claim{
 				Owner: owner.Draw(t, "owner"), Fingerprint: fingerprint, About: store.About{Remark: remark}, Lease: span.Draw(t, "lease"),
 				Retention: span.Draw(t, "retention"), Takeover: rapid.Bool().Draw(t, "takeover"),
