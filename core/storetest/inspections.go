@@ -218,8 +218,14 @@ var inspections = []testCase{
 				s.Fatalf("the next claim: %+v; want attempt 2 of %v, no free one", g, c.ID)
 			}
 			s.release("k", again.Owner)
-			if g := s.acquire("k", telling(standing(), "p")); g.State != store.Acquired || g.Attempt != 3 || g.Free || g.ID != c.ID {
+			again = telling(standing(), "p")
+			if g := s.acquire("k", again); g.State != store.Acquired || g.Attempt != 3 || g.Free || g.ID != c.ID {
 				s.Fatalf("the claim after its release: %+v; want attempt 3 of %v, no free one", g, c.ID)
+			}
+			s.complete("k", again.Owner, nil, 0) // nothing is uncertain any more
+			again = telling(standing(), "p")
+			if g := s.acquire("k", again); g.State != store.Acquired || g.Attempt != 4 || !g.Free || g.ID != again.ID {
+				s.Fatalf("the claim after a run that is forgotten: %+v; want attempt 4 of %v, a free one", g, again.ID)
 			}
 
 			other := telling(lapsing(), "p")

@@ -84,6 +84,14 @@ func TestFullServer(t *testing.T) {
 	g, err = s.Acquire(ctx, "abandoned", taker)
 	require.NoError(t, err)
 	require.Equal(t, store.Grant{State: store.Acquired, Attempt: 2}, g)
+	inspect := s.Capabilities().Inspect
+	seen, err := inspect.Lookup(ctx, "given up")
+	require.NoError(t, err)
+	require.ErrorIs(t, inspect.Change(ctx, "given up", seen, store.Change{To: store.Done, Result: []byte("a result"), Retention: time.Hour}), store.ErrFull)
+	require.NoError(t, inspect.Change(ctx, "given up", seen, store.Change{To: store.Free}))
+	seen, err = inspect.Lookup(ctx, "done")
+	require.NoError(t, err)
+	require.NoError(t, inspect.Change(ctx, "done", seen, store.Change{}))
 
 	setMaxMemory(t, client, "0")
 	begin(t, s, "new") // nothing had come of it
