@@ -111,6 +111,7 @@ func TestRecordsOf010(t *testing.T) {
 	for key, record := range map[string]string{
 		"done": "D1;0;32;" + fingerprint + "result", "running": "R1;0;32;" + owner + fingerprint, "lapsed": "R1;3600000;32;" + owner + fingerprint,
 		"abandoned": "A2;0;32;" + fingerprint, "free": "A2;0;032;" + fingerprint,
+		"uncountable": "A9007199254740993;0;32;" + fingerprint,
 	} {
 		require.NoError(t, client.Do(t.Context(), client.B().Set().Key(key).Value(record).Px(time.Minute).Build()).Error())
 	}
@@ -119,18 +120,26 @@ func TestRecordsOf010(t *testing.T) {
 	require.Equal(t, "result", string(g.Result))
 	require.Greater(t, g.Remaining, 30*time.Second)
 	require.LessOrEqual(t, g.Remaining, time.Minute)
+	taking := newClaim()
+	taking.Takeover = true
+	g, err := s.Acquire(t.Context(), "uncountable", taking)
+	require.NoError(t, err)
+	require.Equal(t, store.Abandoned, g.State, "a script would lose a digit of its attempt")
 
 	inspect := s.Capabilities().Inspect
-	for key, state := range map[string]store.State{"done": store.Done, "running": store.Running, "lapsed": store.Abandoned, "abandoned": store.Abandoned, "free": store.Free} {
+	for key, state := range map[string]store.State{"done": store.Done, "running": store.Running, "lapsed": store.Abandoned, "abandoned": store.Abandoned, "free": store.Free, "uncountable": store.Abandoned} {
 		r, err := inspect.Lookup(t.Context(), key)
 		require.NoError(t, err)
 		require.Equal(t, state, r.State, key)
 		require.Zero(t, r.ID)
 		require.Zero(t, r.Begun)
 	}
+	// What is somebody else's is in no list.
+	require.NoError(t, client.Do(t.Context(), client.B().Hset().Key("hash").FieldValue().FieldValue("a", "b").Build()).Error())
+	require.NoError(t, client.Do(t.Context(), client.B().Set().Key("text").Value("R is for robot").Build()).Error())
 	page, _, err := inspect.List(t.Context(), store.Query{}, "zzz:6379 7")
 	require.NoError(t, err)
-	require.Len(t, page, 5, "the server at which the list was is another one since a failover")
+	require.Len(t, page, 6, "the server at which the list was is another one since a failover")
 	for _, key := range []string{"lapsed", "abandoned"} {
 		r, err := inspect.Lookup(t.Context(), key)
 		require.NoError(t, err)
