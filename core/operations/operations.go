@@ -174,7 +174,7 @@ func (o *Operations) page(ctx context.Context, q *Query, states []store.State, f
 func (o *Operations) Lookup(ctx context.Context, text string) (Operation, error) {
 	text = strings.ToLower(strings.TrimSpace(text))
 	ask := store.Query{Prefix: o.c.Prefix, Limit: 1000, Match: func(key string) bool { _, ok := o.parse(key); return ok }}
-	if id, err := store.ParseID(text); err == nil {
+	if id, err := store.ParseID(text); err == nil && id != (store.ID{}) { // to a store, the zero one is any
 		ask.ID = id
 	} else if b, err := hex.DecodeString(text); err != nil || len(b) != 8 {
 		return Operation{}, fmt.Errorf("idem: %q is neither the digest of a key (16 hexadecimal digits) nor an operation id (32)", text)

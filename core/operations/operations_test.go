@@ -191,7 +191,7 @@ func TestRefusedActions(t *testing.T) {
 	}
 	_, err = s.ops.Lookup(t.Context(), op.ID.String())
 	assert.ErrorIs(t, err, operations.ErrNotFound)
-	for _, text := range []string{"", "k", op.Digest[1:], op.Digest + "0", strings.Repeat("g", 16)} {
+	for _, text := range []string{"", "k", op.Digest[1:], op.Digest + "0", strings.Repeat("g", 16), strings.Repeat("0", 32)} {
 		_, err := s.ops.Lookup(t.Context(), text)
 		assert.ErrorContains(t, err, "neither", text)
 	}
