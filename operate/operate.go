@@ -164,6 +164,7 @@ type view struct {
 	Counts     []count
 	Operations []operations.Operation
 	Next       string
+	Broken     bool // the list is not whole
 
 	// an operation
 	Op        *operations.Operation
@@ -220,7 +221,7 @@ func (h *Handler) serveList(w http.ResponseWriter, r *http.Request) {
 	}
 	for op, err := range h.ops.List(r.Context(), q) {
 		if err != nil {
-			v.Message = sentence(err)
+			v.Message, v.Broken = sentence(err), true
 			break
 		}
 		if len(v.Operations) == pageSize {
@@ -236,21 +237,29 @@ func (h *Handler) serveList(w http.ResponseWriter, r *http.Request) {
 	}
 	if h.ops.Counts() {
 		for _, name := range stateNames {
-			n := 0
+			n, text := 0, ""
 			for _, err := range h.ops.List(r.Context(), operations.Query{States: []store.State{states[name]}, Limit: counted}) {
 				if err != nil {
+					text = "?"
 					break
 				}
 				n++
 			}
-			text := number(uint64(n))
-			if n == counted {
-				text += "+"
+			switch {
+			case text != "":
+			case n == counted:
+				text = number(counted) + "+"
+			default:
+				text = number(uint64(n))
 			}
 			v.Counts = append(v.Counts, count{name, text})
 		}
 	}
-	h.render(w, http.StatusOK, "list", &v)
+	status := http.StatusOK
+	if v.Broken {
+		status = http.StatusServiceUnavailable
+	}
+	h.render(w, status, "list", &v)
 }
 
 func (h *Handler) serveOperation(w http.ResponseWriter, r *http.Request, access Access) {

@@ -245,6 +245,37 @@ func TestWhoMayDoWhat(t *testing.T) {
 	assert.ErrorContains(t, err, "Authorize")
 }
 
+// broken is a store whose records can't be listed.
+type broken struct{ store.Store }
+
+func (b broken) Capabilities() store.Capabilities {
+	can := b.Store.Capabilities()
+	can.Inspect = brokenInspector{can.Inspect}
+	return can
+}
+
+type brokenInspector struct{ store.Inspector }
+
+func (brokenInspector) List(context.Context, store.Query, string) ([]store.Record, string, error) {
+	return nil, "", errors.New("the store is away")
+}
+
+// TestStoreIsAway: what is not known is not said to be none.
+func TestStoreIsAway(t *testing.T) {
+	records, err := memstore.New(memstore.Config{})
+	require.NoError(t, err)
+	page, err := operate.New(core.MustNew(core.Config{Store: broken{records}}), operate.Options{
+		Authorize: func(*http.Request) (operate.Actor, operate.Access, error) { return "ana", operate.Read, nil },
+	})
+	require.NoError(t, err)
+	w := httptest.NewRecorder()
+	page.ServeHTTP(w, httptest.NewRequest("GET", "/x/", nil))
+	assert.Equal(t, http.StatusServiceUnavailable, w.Code)
+	assert.Contains(t, w.Body.String(), "The store is away.")
+	assert.Contains(t, w.Body.String(), "? abandoned")
+	assert.NotContains(t, w.Body.String(), "There are none")
+}
+
 // TestWhatThePageShows: text from outside is text, numbers are whole, clocks may have been set back, and a format is used.
 func TestWhatThePageShows(t *testing.T) {
 	now := time.Now()
