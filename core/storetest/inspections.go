@@ -62,6 +62,7 @@ var inspections = []testCase{
 			c := telling(lapsing(), "abandoned")
 			s.begin("k", c)
 			s.pass(short)
+			first := s.lookup("k", store.Abandoned, 1)
 			again := telling(taking(), "takes over")
 			s.meet("k", again, store.Acquired, 2)
 			s.complete("k", again.Owner, nil, 0)
@@ -72,7 +73,9 @@ var inspections = []testCase{
 			if g := s.acquire("k", next); !g.Free || g.ID != next.ID {
 				s.Fatalf("the claim of a free record: %+v; want the operation %v", g, next.ID)
 			}
-			s.told("k", store.Running, 3, next.About)
+			if r := s.told("k", store.Running, 3, next.About); s.Advance == nil && !r.Begun.After(first.Begun) {
+				s.Fatalf("the operation before was begun at %v, and this one at %v", first.Begun, r.Begun)
+			}
 		},
 	},
 	{
@@ -240,6 +243,9 @@ var inspections = []testCase{
 			next.Fingerprint = "of another operation"
 			if g := s.acquire("other", next); g.State != store.Acquired || g.Attempt != 2 || g.ID != next.ID {
 				s.Fatalf("a claim with other parameters: %+v; want attempt 2 of %v", g, next.ID)
+			}
+			if begun := s.lookup("other", store.Running, 2).Begun; s.Advance == nil && !begun.After(r.Begun) {
+				s.Fatalf("the operation before was begun at %v, and this one at %v", r.Begun, begun)
 			}
 		},
 	},
