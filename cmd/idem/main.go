@@ -7,7 +7,7 @@
 //	show OPERATION [-body]                  all about one, and what is stored of its response
 //	find -user U [-route R] -key K          the operation of a user under a key that the client has chosen
 //	release OPERATION                       let an abandoned one run again, with the next request
-//	settle OPERATION -status N [-body FILE] -retain D   give duplicates this answer; for a task without -status: the value in FILE
+//	settle OPERATION -status N [-body FILE] -retain D   give duplicates this answer, with the Content-Type of FILE's extension; for a task without -status: the value in FILE
 //	forget OPERATION [-running]             remove the record: the next request is a first one
 //	purge                                   remove the expired records of a table
 //	doctor                                  say what is wrong with the store, and what to do
@@ -31,9 +31,11 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"mime"
 	"os"
 	"os/signal"
 	"os/user"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -346,7 +348,11 @@ func (c *command) change(ctx context.Context, out io.Writer, op operations.Opera
 	if c.status == 0 {
 		return c.ops.SettleTask(ctx, op, content, c.retain, by)
 	}
-	return c.ops.Settle(ctx, op, &core.Response{Status: c.status, Body: content}, c.retain, by)
+	answer := &core.Response{Status: c.status, Body: content}
+	if kind := mime.TypeByExtension(filepath.Ext(c.file)); kind != "" && len(content) > 0 {
+		answer.Header = []core.Field{{Name: "Content-Type", Value: kind}}
+	}
+	return c.ops.Settle(ctx, op, answer, c.retain, by)
 }
 
 // systemUser is who is logged in, and where.

@@ -147,12 +147,14 @@ func TestNight(t *testing.T) {
 
 			n.stuck = true
 			digest = n.uncertain("settled")
-			answer := filepath.Join(t.TempDir(), "answer")
+			answer := filepath.Join(t.TempDir(), "answer.json")
 			require.NoError(t, os.WriteFile(answer, []byte("refunded\x1b[2J"), 0o600))
 			n.idem(0, "settle", digest, "-status", "402", "-body", answer, "-retain", "1m", "-yes")
 			runs := n.runs
 			assert.Equal(t, "402 refunded\x1b[2J", n.charge("settled"))
-			assert.Contains(t, n.idem(0, "show", digest, "-body"), "refunded\ufffd[2J", "the terminal would act on it")
+			shown = n.idem(0, "show", digest, "-body")
+			assert.Contains(t, shown, "refunded\ufffd[2J", "the terminal would act on it")
+			assert.Contains(t, shown, "Content-Type: application/json")
 			assert.Equal(t, runs, n.runs)
 
 			var all []object
