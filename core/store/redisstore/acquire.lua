@@ -6,6 +6,16 @@
 -- Answers with the attempt if the claim is the caller's (negative if the record was free and nothing is
 -- uncertain), and with the operation's id if the record tells it; else with the record and how long that still
 -- lives, in ms.
+
+-- Where the secret's name begins: behind policy, creator and remark, each after its length.
+local function secret(about)
+  local at = 26
+  for _ = 1, 3 do
+    at = at + 1 + string.byte(about, at)
+  end
+  return at
+end
+
 local record = redis.call('GET', KEYS[1])
 if not record then
   redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
@@ -42,6 +52,9 @@ if old ~= '' then
     about = string.sub(old, 1, 1) .. string.rep('\0', 16) .. string.sub(old, 18)
   end
   about = (uncertain and 'A' or '@') .. (goesOn and string.sub(old, 2, 25) or string.sub(about, 2, 25)) .. string.sub(about, 26)
+  if goesOn then -- and its first claim has named the secret
+    about = string.sub(about, 1, secret(about) - 1) .. string.sub(old, secret(old), secret(old) + string.byte(old, secret(old)))
+  end
 end
 
 -- A takeover needs no more room than there is. After PEXPIRE, a script may write also
