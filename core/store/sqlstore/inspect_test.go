@@ -107,6 +107,44 @@ func TestCreator(t *testing.T) {
 	}
 }
 
+// TestStepsOfALaterVersion: what a later version has stored of an operation goes on with it, and is not the next one's.
+func TestStepsOfALaterVersion(t *testing.T) {
+	each(t, func(t *testing.T, url string) {
+		s, db, name := fresh(t, url, sqlstore.Config{})
+		next := func(lease time.Duration, fingerprint string, want string) {
+			t.Helper()
+			c := store.Claim{Owner: store.NewOwner(), About: store.About{ID: store.NewID()}, Fingerprint: fingerprint, Lease: lease, Takeover: true}
+			if lease > time.Second {
+				c.Retention = time.Hour
+			}
+			g, err := s.Acquire(t.Context(), "k", c)
+			require.NoError(t, err)
+			require.Equal(t, store.Acquired, g.State)
+			var secret string
+			var steps int
+			require.NoError(t, db.QueryRow("SELECT secret, COALESCE(LENGTH(steps), 0) FROM "+name).Scan(&secret, &steps))
+			assert.Equal(t, want, fmt.Sprint(secret, steps))
+			_, err = db.Exec("UPDATE " + name + " SET secret = 's', steps = operation_id")
+			require.NoError(t, err)
+			if lease > time.Second {
+				require.NoError(t, s.Abandon(t.Context(), "k", c.Owner))
+			}
+		}
+		free := func() {
+			r := lookup(t, s, "k")
+			require.NoError(t, s.Capabilities().Inspect.Change(t.Context(), "k", r, store.Change{To: store.Free}))
+		}
+		next(time.Millisecond, "f", "0")
+		time.Sleep(20 * time.Millisecond) // the record has expired
+		next(time.Hour, "f", "0")
+		next(time.Hour, "f", "s16")
+		free()
+		next(time.Hour, "f", "s16")
+		free()
+		next(time.Hour, "another", "0")
+	})
+}
+
 // TestReleasedAfterACommit: what RunTx has committed stays when an operator frees the record. The operation's next run gets
 // it, and an operation with other parameters does not.
 func TestReleasedAfterACommit(t *testing.T) {

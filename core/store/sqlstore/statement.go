@@ -68,7 +68,7 @@ UNION ALL ` + lookSQL + ` AND NOT EXISTS (SELECT 1 FROM ins)`
 
 	// An expired record is replaced by a new one.
 	replaceSQL = `UPDATE {table} SET state = 1, owner = {owner}, attempt = 1, fingerprint = {fingerprint}, result = {result},
-	operation_id = {id}, uncertain = 0, policy = {policy}, remark = {remark}, creator = {creator}, created_at = {now}, updated_at = {now},
+	operation_id = {id}, uncertain = 0, secret = '', steps = {nobody}, policy = {policy}, remark = {remark}, creator = {creator}, created_at = {now}, updated_at = {now},
 	lease_until = {now} + {lease}, retention = {retention}, expires_at = {now} + {lease} + {retention}, version = version + 1
 WHERE source_type = {source} AND serial_number = {key} AND expires_at <= {now}`
 
@@ -85,7 +85,8 @@ WHERE source_type = {source} AND serial_number = {key} AND state = 1 AND lease_u
 	// comes before it is assigned: MySQL sees what it has assigned already. An operation with other parameters does not get
 	// what RunTx has committed in the one before it.
 	takeFreeSQL = `UPDATE {table} SET expires_at = {now} + {lease} + {retention}, retention = -1 - {retention},
-	created_at = CASE WHEN operation_id = {id} AND LENGTH(operation_id) > 0 THEN created_at ELSE {now} END, operation_id = {id},
+	created_at = CASE WHEN operation_id = {id} AND LENGTH(operation_id) > 0 THEN created_at ELSE {now} END,
+	secret = CASE WHEN operation_id = {id} THEN secret ELSE '' END, steps = CASE WHEN operation_id = {id} THEN steps ELSE {nobody} END, operation_id = {id},
 	result = CASE WHEN fingerprint = {fingerprint} THEN result ELSE {nobody} END, fingerprint = {fingerprint},
 	owner = {owner}, attempt = attempt + 1, policy = {policy},
 	remark = {remark}, creator = {creator}, updated_at = {now}, lease_until = {now} + {lease}, version = version + 1
