@@ -28,6 +28,7 @@ import (
 	"errors"
 	"html/template"
 	"io/fs"
+	"maps"
 	"net/http"
 	"net/url"
 	"path"
@@ -200,7 +201,7 @@ func (h *Handler) serveList(w http.ResponseWriter, r *http.Request) {
 		}
 		v.Message = sentence(err)
 	}
-	q := operations.Query{User: get("user"), Route: get("route"), Policy: get("policy"), From: get("from"), Limit: pageSize + 1}
+	q := operations.Query{User: get("user"), Route: get("route"), Policy: get("policy"), From: get("from"), Limit: pageSize}
 	if state, ok := states[get("state")]; ok {
 		q.States = []store.State{state}
 	}
@@ -224,16 +225,12 @@ func (h *Handler) serveList(w http.ResponseWriter, r *http.Request) {
 			v.Message, v.Broken = sentence(err), true
 			break
 		}
-		if len(v.Operations) == pageSize {
-			next := url.Values{}
-			for name, values := range v.Query {
-				next[name] = values
-			}
-			next.Set("from", v.Operations[pageSize-1].Next)
-			v.Next = "?" + next.Encode()
-			break
-		}
 		v.Operations = append(v.Operations, op)
+	}
+	if n := len(v.Operations); n >= pageSize && v.Operations[n-1].Next != "" {
+		next := maps.Clone(v.Query)
+		next.Set("from", v.Operations[n-1].Next)
+		v.Next = "?" + next.Encode()
 	}
 	if h.ops.Counts() {
 		for _, name := range stateNames {

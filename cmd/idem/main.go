@@ -266,22 +266,19 @@ func (c *command) list(ctx context.Context, p *printer) error {
 	if c.state != "" {
 		q.States = []store.State{states[c.state]}
 	}
-	if c.limit > 0 {
-		q.Limit = c.limit + 1 // to say whether there are more
-	}
+	q.Limit = c.limit
 	n, next := 0, ""
 	for op, err := range c.ops.List(ctx, q) {
 		if err != nil {
 			return err
 		}
-		if n++; c.limit > 0 && n > c.limit {
-			p.more(c.limit, next)
-			break
-		}
-		next = op.Next
+		n, next = n+1, op.Next
 		if err := p.line(op); err != nil {
 			return err
 		}
+	}
+	if c.limit > 0 && n >= c.limit && next != "" {
+		p.more(n, next)
 	}
 	return nil
 }

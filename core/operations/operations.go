@@ -77,7 +77,8 @@ type Operation struct {
 	User string
 	// Token says that the key is that of a token.
 	Token bool
-	// Next is a cursor for what follows in the list that the operation is from, see Query.From.
+	// Next is a cursor for what follows in the list that the operation is from, see Query.From. Empty: nothing follows. It
+	// holds the stored key: do not log it.
 	Next string
 
 	user string // the user's part of the key, as it is stored
@@ -96,7 +97,8 @@ type Query struct {
 	States []store.State
 	// OlderThan leaves out those that were begun more recently, by this process's clock and the store's. Zero: none is left out.
 	OlderThan time.Duration
-	// Limit is how many are returned at most. Zero: no limit.
+	// Limit is how many are returned at most. Zero: no limit. On a store without an order (Redis) a list ends with a page, so that
+	// there may be some more; and who breaks off within a page gets that page once more.
 	Limit int
 	// From is the Next of the operation that was last in an earlier list with the same query: the list goes on behind it,
 	// today or tomorrow. Empty: it begins.
@@ -107,7 +109,8 @@ type Query struct {
 func (o *Operations) List(ctx context.Context, q Query) iter.Seq2[Operation, error] {
 	return func(yield func(Operation, error) bool) {
 		phases := [][]store.State{q.States}
-		if len(q.States) == 0 && o.c.Store.Capabilities().ListsOldest {
+		ordered := o.c.Store.Capabilities().ListsOldest
+		if len(q.States) == 0 && ordered {
 			phases = [][]store.State{{store.Abandoned}, {store.Running}, {store.Done, store.Free}}
 		}
 		at, err := parseCursor(q.From, len(phases))
@@ -124,18 +127,22 @@ func (o *Operations) List(ctx context.Context, q Query) iter.Seq2[Operation, err
 				}
 				after := slices.IndexFunc(page, func(op Operation) bool { return op.Digest == at.last })
 				for i := after + 1; i < len(page); i++ {
-					op, behind := page[i], cursor{at.phase, at.page, page[i].Digest}
-					switch last := i == len(page)-1; { // this one may be gone when the list goes on
+					op, last := page[i], i == len(page)-1
+					switch { // this one may be gone when the list goes on
 					case last && next != "":
-						behind = cursor{phase: at.phase, page: next}
+						op.Next = cursor{phase: at.phase, page: next}.String()
 					case last && at.phase+1 < len(phases):
-						behind = cursor{phase: at.phase + 1}
+						op.Next = cursor{phase: at.phase + 1}.String()
+					case last: // nothing follows
+					case ordered:
+						op.Next = cursor{at.phase, at.page, op.Digest}.String()
+					default: // the page may have another order then
+						op.Next = cursor{phase: at.phase, page: at.page}.String()
 					}
-					op.Next = behind.String()
 					if !yield(op, nil) {
 						return
 					}
-					if left--; left == 0 {
+					if left--; q.Limit > 0 && left <= 0 && (ordered || last) {
 						return
 					}
 				}

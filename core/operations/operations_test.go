@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"regexp"
@@ -312,8 +313,8 @@ func TestList(t *testing.T) {
 		}
 	}
 	assert.Equal(t, 6, failed, "a list that is silently empty")
-	// Somebody looks at three, to see that there are more than two, and does something about the second one.
-	stuck := operations.Query{Limit: 3}
+	// Somebody looks at two, and does something about the second one.
+	stuck := operations.Query{Limit: 2}
 	var two []operations.Operation
 	for op, err := range shop.ops.List(t.Context(), stuck) {
 		require.NoError(t, err)
@@ -321,8 +322,11 @@ func TestList(t *testing.T) {
 	}
 	require.NoError(t, shop.ops.Release(t.Context(), two[1], by))
 	stuck.From = two[1].Next
-	found, _ = list(shop.ops, stuck)
-	assert.Equal(t, want[2:], found)
+	found, next := list(shop.ops, stuck)
+	assert.Equal(t, want[2:4], found)
+	stuck.From, stuck.Limit = next, 0
+	_, next = list(shop.ops, stuck)
+	assert.Empty(t, next, "nothing follows")
 	op, err := all.LookupKey(t.Context(), strings.Repeat("u", 65), "", "m")
 	require.NoError(t, err)
 	assert.Equal(t, "DO mail", op.Route)
@@ -383,5 +387,52 @@ func TestSpan(t *testing.T) {
 		50 * time.Hour: "2 d 2 h", -time.Minute: "-1 min", -50 * time.Hour: "-2 d 2 h",
 	} {
 		assert.Equal(t, want, operations.Span(d))
+	}
+}
+
+// unordered is a store whose pages have another order each time, and are as long as it likes.
+type unordered struct{ store.Store }
+
+func (u unordered) Capabilities() store.Capabilities {
+	can := u.Store.Capabilities()
+	can.ListsOldest, can.Inspect = false, shuffled{can.Inspect}
+	return can
+}
+
+type shuffled struct{ store.Inspector }
+
+func (s shuffled) List(ctx context.Context, q store.Query, cursor string) ([]store.Record, string, error) {
+	q.Limit = 7
+	page, next, err := s.Inspector.List(ctx, q, cursor)
+	rand.Shuffle(len(page), func(i, j int) { page[i], page[j] = page[j], page[i] })
+	return page, next, err
+}
+
+// TestListWithoutAnOrder: a list that goes on misses nothing, wherever it was broken off.
+func TestListWithoutAnOrder(t *testing.T) {
+	records, err := memstore.New(memstore.Config{})
+	require.NoError(t, err)
+	s := newService(t, core.Config{Store: unordered{records}, Service: "shop"})
+	for i := range 30 {
+		s.charge("alice", fmt.Sprint(i))
+	}
+	found := map[string]bool{}
+	for q, lists := (operations.Query{Limit: 2}), 0; lists == 0 || q.From != ""; lists++ {
+		require.Less(t, lists, 10, "it goes on")
+		for op, err := range s.ops.List(t.Context(), q) {
+			require.NoError(t, err)
+			found[op.Digest], q.From = true, op.Next
+		}
+	}
+	assert.Len(t, found, 30)
+	for op, err := range s.ops.List(t.Context(), operations.Query{}) {
+		require.NoError(t, err)
+		again := 0
+		for _, err := range s.ops.List(t.Context(), operations.Query{From: op.Next}) {
+			require.NoError(t, err)
+			again++
+		}
+		assert.Equal(t, 30, again)
+		break
 	}
 }
