@@ -16,7 +16,8 @@
 // marked, and shown as digests without -reveal.
 //
 // The store is redis://, rediss://, unix://, postgres://, mysql:// or sqlite:FILE, as for the example programs. Without -service
-// the operations are those of all services. IDEM_STORE, IDEM_SERVICE and IDEM_TABLE stand in for flags.
+// the operations are those of all services. -prefix is for a service that has a core.Config.LegacyPrefix. IDEM_STORE, IDEM_SERVICE,
+// IDEM_PREFIX and IDEM_TABLE stand in for flags.
 //
 // A command that changes something says what it would do, and does it with -yes. -reason and -actor (by default the
 // system's user and host) become the remark of the record. -json prints an object a line.
@@ -86,7 +87,8 @@ func run(ctx context.Context, args []string, out, errs io.Writer) int {
 // command is what was typed.
 type command struct {
 	name                    string
-	store, service, table   string
+	store, table            string
+	service, prefix         string
 	operation               string // its digest or id
 	state, user, route, key string
 	policy, from, file      string
@@ -144,6 +146,7 @@ func (c *command) flags(name string, args []string, first bool) (words []string,
 	f.SetOutput(io.Discard)
 	f.StringVar(&c.store, "store", cmp.Or(c.store, os.Getenv("IDEM_STORE")), "")
 	f.StringVar(&c.service, "service", cmp.Or(c.service, os.Getenv("IDEM_SERVICE")), "")
+	f.StringVar(&c.prefix, "prefix", cmp.Or(c.prefix, os.Getenv("IDEM_PREFIX")), "")
 	f.StringVar(&c.table, "table", cmp.Or(c.table, os.Getenv("IDEM_TABLE")), "")
 	printed := func() {
 		f.BoolVar(&c.json, "json", false, "")
@@ -219,8 +222,8 @@ func (c *command) run(ctx context.Context, out, errs io.Writer) error {
 	}
 	defer closeStore()
 	config := core.Config{Store: records, Service: c.service, StoreTimeout: time.Minute}
-	if c.service == "" {
-		config.LegacyPrefix = "idem:"
+	if c.service == "" || c.prefix != "" {
+		config.LegacyPrefix = cmp.Or(c.prefix, "idem:")
 	}
 	engine, err := core.New(config)
 	if err != nil {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -28,6 +29,11 @@ func open(ctx context.Context, url, table string, warn func(error)) (records sto
 		}
 		return s, s.Close, nil
 	case slices.Contains([]string{"postgres", "postgresql", "mysql", "sqlite"}, scheme):
+		if file, _, _ := strings.Cut(strings.TrimPrefix(url, "sqlite:"), "?"); scheme == "sqlite" {
+			if _, err := os.Stat(file); err != nil { // opening it would make one
+				return nil, nil, err
+			}
+		}
 		db, dialect, err := sqlstore.Open(url)
 		if err != nil {
 			return nil, nil, errUsage{err}
