@@ -116,19 +116,13 @@ func (e *Engine) Operations() (*operations.Operations, error) {
 // creator names this process for those who look at a store.
 func creator() string {
 	host, _ := os.Hostname() // only for people
-	return note(host + " " + strconv.Itoa(os.Getpid()))
-}
-
-// note makes text fit a record, which has up to 255 bytes of text for it.
-func note(text string) string {
-	text = strings.ReplaceAll(strings.ToValidUTF8(text, "\ufffd"), "\x00", "\ufffd")
-	return strings.ToValidUTF8(text[:min(len(text), 255)], "")
+	return store.Note(host + " " + strconv.Itoa(os.Getpid()))
 }
 
 // remarkOf returns what the record of an operation remarks.
 func (e *Engine) remarkOf(ctx context.Context, id *identity) string {
 	if e.remark != nil {
-		return note(e.remark(ctx))
+		return store.Note(e.remark(ctx))
 	}
 	if id.request != nil && id.request.Headers != nil {
 		// version-traceid-parentid-flags, see https://www.w3.org/TR/trace-context/#traceparent-header

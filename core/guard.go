@@ -5,6 +5,7 @@ import (
 
 	"github.com/idem-go/idem/core/codes"
 	"github.com/idem-go/idem/core/internal/canon"
+	"github.com/idem-go/idem/core/store"
 )
 
 // Guard is a policy compiled by an engine; adapters mount it. It may be mounted on any number of routes,
@@ -64,7 +65,7 @@ func (g *Guard) compile(f *faults) (*Guard, error) {
 	if err := f.err(); err != nil {
 		return nil, err
 	}
-	g.name = note(p.Name)
+	g.name = store.Note(p.Name)
 	ofParameters := p.Key.kind == keyParams || p.Key.kind == keyFields
 	g.forgets = ofParameters && p.Retention == 0 && p.OnSuccess == byDefault && p.OnFailure == byDefault
 	if p.Key.kind == keyToken {

@@ -1,14 +1,13 @@
 package core
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"strings"
 
 	"github.com/idem-go/idem/core/adapter"
 	"github.com/idem-go/idem/core/internal/canon"
+	"github.com/idem-go/idem/core/operations"
 	"github.com/idem-go/idem/core/store"
 )
 
@@ -28,8 +27,7 @@ func (k Key) String() string {
 	if k.raw == "" {
 		return ""
 	}
-	sum := sha256.Sum256([]byte(k.raw))
-	return hex.EncodeToString(sum[:8])
+	return operations.Digest(k.raw)
 }
 
 // Format implements [fmt.Formatter]: it formats what String returns, whatever the verb.

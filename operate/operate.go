@@ -23,7 +23,6 @@ package operate
 import (
 	"bytes"
 	"cmp"
-	"context"
 	"embed"
 	"errors"
 	"html/template"
@@ -32,6 +31,7 @@ import (
 	"net/http"
 	"net/url"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -84,21 +84,13 @@ func New(engine *core.Engine, o Options) (*Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	guard, err := engine.Guard(core.Policy{Name: "operate", User: core.UserFunc(actorOf)})
+	guard, err := engine.Guard(core.Policy{Name: "operate", User: core.UserFromHeader(actorHeader)})
 	if err != nil {
 		return nil, err
 	}
 	h := &Handler{engine: engine, ops: ops, options: o}
 	h.act = http.NewCrossOriginProtection().Handler(httpidem.New(guard)(http.HandlerFunc(h.serveAct)))
 	return h, nil
-}
-
-type actorKey struct{}
-
-// actorOf is the user of an action.
-func actorOf(r *core.Request) (core.User, error) {
-	id, _ := r.Headers.Header(actorHeader, 0)
-	return core.User{ID: id}, nil
 }
 
 // actorHeader is set by the page itself, in place of what a client sends.
@@ -138,8 +130,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case name == "act" && r.Method == http.MethodPost && access < Change:
 		h.fail(w, http.StatusForbidden, "You may look, and change nothing.")
 	case name == "act" && r.Method == http.MethodPost:
-		r = r.WithContext(context.WithValue(r.Context(), actorKey{}, actor))
-		r.Header = r.Header.Clone()
+		r = r.Clone(r.Context())
 		r.Header.Set(actorHeader, string(actor))
 		h.act.ServeHTTP(w, r)
 	case name == "style.css" && read:
@@ -161,7 +152,7 @@ type view struct {
 
 	// the list
 	Query      url.Values
-	States     []string
+	States     []store.State
 	Counts     []count
 	Operations []operations.Operation
 	Next       string
@@ -173,25 +164,18 @@ type view struct {
 	Body      string
 	ShowsBody bool
 	MayChange bool
-	Task      bool
 }
 
 type count struct {
-	State, N string
+	State store.State
+	N     string
 }
 
-var states = map[string]store.State{"abandoned": store.Abandoned, "running": store.Running, "free": store.Free, "done": store.Done}
-
-var stateNames = []string{"abandoned", "running", "free", "done"}
-
-// pageSize is how many operations a page has; counted is how far they are counted.
-const (
-	pageSize = 50
-	counted  = 1000
-)
+// pageSize is how many operations a page has.
+const pageSize = 50
 
 func (h *Handler) serveList(w http.ResponseWriter, r *http.Request) {
-	v := view{Title: "Operations", Query: r.URL.Query(), States: stateNames}
+	v := view{Title: "Operations", Query: r.URL.Query(), States: operations.States()}
 	get := func(name string) string { return strings.TrimSpace(v.Query.Get(name)) }
 	if text := get("find"); text != "" {
 		op, err := h.ops.Lookup(r.Context(), text)
@@ -202,7 +186,7 @@ func (h *Handler) serveList(w http.ResponseWriter, r *http.Request) {
 		v.Message = sentence(err)
 	}
 	q := operations.Query{User: get("user"), Route: get("route"), Policy: get("policy"), From: get("from"), Limit: pageSize}
-	if state, ok := states[get("state")]; ok {
+	if state, _ := store.ParseState(get("state")); slices.Contains(v.States, state) {
 		q.States = []store.State{state}
 	}
 	if text := get("older"); text != "" {
@@ -233,23 +217,16 @@ func (h *Handler) serveList(w http.ResponseWriter, r *http.Request) {
 		v.Next = "?" + next.Encode()
 	}
 	if h.ops.Counts() {
-		for _, name := range stateNames {
-			n, text := 0, ""
-			for _, err := range h.ops.List(r.Context(), operations.Query{States: []store.State{states[name]}, Limit: counted}) {
-				if err != nil {
-					text = "?"
-					break
-				}
-				n++
-			}
+		for _, state := range v.States {
+			n, more, err := h.ops.Count(r.Context(), state)
+			text := number(uint64(n))
 			switch {
-			case text != "":
-			case n == counted:
-				text = number(counted) + "+"
-			default:
-				text = number(uint64(n))
+			case err != nil:
+				text = "?"
+			case more:
+				text += "+"
 			}
-			v.Counts = append(v.Counts, count{name, text})
+			v.Counts = append(v.Counts, count{state, text})
 		}
 	}
 	status := http.StatusOK
@@ -265,7 +242,7 @@ func (h *Handler) serveOperation(w http.ResponseWriter, r *http.Request, access 
 		h.fail(w, http.StatusNotFound, sentence(err))
 		return
 	}
-	v := view{Title: "Operation " + op.Digest, Op: &op, MayChange: access >= Change, Task: strings.HasPrefix(op.Route, "DO ")}
+	v := view{Title: "Operation " + op.Digest, Op: &op, MayChange: access >= Change}
 	body := op.Result
 	if answer, ok := h.ops.Answer(op); ok {
 		v.Answer, body = &answer, answer.Body
@@ -291,7 +268,6 @@ func (h *Handler) serveOperation(w http.ResponseWriter, r *http.Request, access 
 const maxForm = 1 << 20
 
 func (h *Handler) serveAct(w http.ResponseWriter, r *http.Request) {
-	actor, _ := r.Context().Value(actorKey{}).(Actor)
 	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
 	if err := r.ParseForm(); err != nil {
 		h.fail(w, http.StatusBadRequest, "The form could not be read.")
@@ -310,8 +286,9 @@ func (h *Handler) serveAct(w http.ResponseWriter, r *http.Request) {
 		h.fail(w, http.StatusBadRequest, "The form does not say what was seen.")
 		return
 	}
-	op.ID, op.Attempt, op.State = id, attempt, states[get("state")]
-	by := operations.By{Actor: string(actor), Reason: get("reason")}
+	op.ID, op.Attempt = id, attempt
+	op.State, _ = store.ParseState(get("state"))
+	by := operations.By{Actor: r.Header.Get(actorHeader), Reason: get("reason")}
 	switch action := get("action"); {
 	case get("sure") == "":
 		err = errors.New("nothing was changed: confirm it by the box")
@@ -325,7 +302,7 @@ func (h *Handler) serveAct(w http.ResponseWriter, r *http.Request) {
 		switch {
 		case parseErr != nil:
 			err = errors.New("“kept for” takes a time such as 30m or 24h")
-		case strings.HasPrefix(op.Route, "DO "):
+		case op.Task:
 			err = h.ops.SettleTask(r.Context(), op, []byte(r.PostForm.Get("body")), retention, by)
 		case statusErr != nil:
 			err = errors.New("the status is a number from 200 to 999")

@@ -101,8 +101,6 @@ type command struct {
 	ops                     *operations.Operations
 }
 
-var states = map[string]store.State{"running": store.Running, "abandoned": store.Abandoned, "done": store.Done, "free": store.Free}
-
 // parse reads a command line. The flags of the store may also be behind the command.
 func (c *command) parse(args []string) error {
 	words, err := c.flags("", args, true)
@@ -116,6 +114,7 @@ func (c *command) parse(args []string) error {
 	if words, err = c.flags(c.name, words[1:], false); err != nil {
 		return err
 	}
+	state, _ := store.ParseState(c.state)
 	takesOne := slices.Contains([]string{"show", "release", "settle", "forget"}, c.name)
 	switch {
 	case takesOne && len(words) != 1:
@@ -124,7 +123,7 @@ func (c *command) parse(args []string) error {
 		return usage("%s takes no argument, and was given %q", c.name, words[0])
 	case c.store == "":
 		return usage("there is no -store, and IDEM_STORE is not set")
-	case c.state != "" && states[c.state] == 0:
+	case c.state != "" && !slices.Contains(operations.States(), state):
 		return usage("-state is running, abandoned, done or free, and not %q", c.state)
 	case c.limit < 0 || c.older < 0:
 		return usage("-limit and -older are not negative")
@@ -266,8 +265,8 @@ func (c *command) run(ctx context.Context, out, errs io.Writer) error {
 
 func (c *command) list(ctx context.Context, p *printer) error {
 	q := operations.Query{User: c.user, Route: c.route, Policy: c.policy, OlderThan: c.older, From: c.from}
-	if c.state != "" {
-		q.States = []store.State{states[c.state]}
+	if state, ok := store.ParseState(c.state); ok {
+		q.States = []store.State{state}
 	}
 	q.Limit = c.limit
 	n, next := 0, ""
@@ -286,19 +285,13 @@ func (c *command) list(ctx context.Context, p *printer) error {
 	return nil
 }
 
-// counted is how far count counts.
-const counted = 1000
-
 func (c *command) count(ctx context.Context, p *printer) error {
-	for _, state := range []string{"abandoned", "running", "free", "done"} {
-		n := 0
-		for _, err := range c.ops.List(ctx, operations.Query{States: []store.State{states[state]}, Limit: counted}) {
-			if err != nil {
-				return err
-			}
-			n++
+	for _, state := range operations.States() {
+		n, more, err := c.ops.Count(ctx, state)
+		if err != nil {
+			return err
 		}
-		if err := p.count(state, n, n == counted); err != nil {
+		if err := p.count(state.String(), n, more); err != nil {
 			return err
 		}
 	}

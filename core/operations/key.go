@@ -22,12 +22,16 @@ func (o *Operations) parse(key string) (op Operation, ok bool) {
 	}
 	rest, isUser := strings.CutPrefix(rest, "U=")
 	user, rest, isRoute := strings.Cut(rest, "M=") // '=' is in no part
-	route, _, kind := cutPart(rest)
+	route, value, kind := cutPart(rest)
 	if !ok || !isUser || !isRoute || kind == 0 {
 		return op, false
 	}
 	op.Digest, op.user, op.User, op.Token = Digest(key), user, unescape(user), kind == 'T'
 	op.Key, op.Route = key, unescape(route)
+	op.Task = strings.HasPrefix(op.Route, "DO ")
+	if kind == 'K' {
+		op.clientKey = value
+	}
 	return op, true
 }
 

@@ -75,13 +75,13 @@ type Operation struct {
 	Route string
 	// User is the user's part of the key: as it is, or, after a '#', hashed. It may have a mark of its source and a '#' before it.
 	User string
-	// Token says that the key is that of a token.
-	Token bool
+	// Token says that the key is that of a token, and Task that the operation is one of a task, and no request.
+	Token, Task bool
 	// Next is a cursor for what follows in the list that the operation is from, see Query.From. Empty: nothing follows. It
 	// holds the stored key: do not log it.
 	Next string
 
-	user string // the user's part of the key, as it is stored
+	user, clientKey string // those parts of the key, as they are stored; the second is empty if the client has chosen none
 }
 
 // Query says which operations [Operations.List] returns. The zero Query asks for all.
@@ -156,8 +156,6 @@ func (o *Operations) List(ctx context.Context, q Query) iter.Seq2[Operation, err
 
 // page returns a page of operations that q asks for, and the store's cursor of the next one.
 func (o *Operations) page(ctx context.Context, q *Query, states []store.State, from string, left int) (page []Operation, next string, err error) {
-	ctx, cancel := o.limit(ctx)
-	defer cancel()
 	if left < 0 {
 		left = 1000
 	}
@@ -165,7 +163,7 @@ func (o *Operations) page(ctx context.Context, q *Query, states []store.State, f
 		op, ok := o.parse(key)
 		return ok && (q.Route == "" || op.Route == q.Route) && (q.User == "" || op.isOf(q.User))
 	}}
-	records, next, err := o.inspect.List(ctx, ask, from)
+	records, next, err := o.records(ctx, ask, from)
 	for _, r := range records {
 		if q.OlderThan <= 0 || !r.Begun.IsZero() && time.Since(r.Begun) >= q.OlderThan {
 			op, _ := o.parse(r.Key)
@@ -196,19 +194,14 @@ func (o *Operations) Lookup(ctx context.Context, text string) (Operation, error)
 func (o *Operations) LookupKey(ctx context.Context, user, route, key string) (Operation, error) {
 	return o.find(ctx, store.Query{Prefix: o.c.Prefix, Limit: 1000, Match: func(stored string) bool {
 		op, ok := o.parse(stored)
-		_, clientKey, found := strings.Cut(stored, "K=")
-		return ok && found && clientKey == appendPart(key) && (route == "" || op.Route == route) && op.isOf(user)
+		return ok && key != "" && op.clientKey == appendPart(key) && (route == "" || op.Route == route) && op.isOf(user)
 	}})
 }
 
 // find returns the first record that is asked for, with its result.
 func (o *Operations) find(ctx context.Context, ask store.Query) (Operation, error) {
 	for from := ""; ; {
-		page, next, err := func() ([]store.Record, string, error) {
-			ctx, cancel := o.limit(ctx)
-			defer cancel()
-			return o.inspect.List(ctx, ask, from)
-		}()
+		page, next, err := o.records(ctx, ask, from)
 		if err != nil {
 			return Operation{}, err
 		}
@@ -217,9 +210,7 @@ func (o *Operations) find(ctx context.Context, ask store.Query) (Operation, erro
 			if !ok {
 				continue
 			}
-			ctx, cancel := o.limit(ctx)
-			defer cancel()
-			op.Record, err = o.inspect.Lookup(ctx, r.Key)
+			op.Record, err = o.record(ctx, r.Key)
 			if errors.Is(err, store.ErrNoRecord) || err == nil && !ask.Wants(&op.Record) { // by now it is another operation's
 				continue
 			}
@@ -229,6 +220,38 @@ func (o *Operations) find(ctx context.Context, ask store.Query) (Operation, erro
 			return Operation{}, ErrNotFound
 		}
 	}
+}
+
+// records returns a page of the store's list, and the cursor of the next one.
+func (o *Operations) records(ctx context.Context, ask store.Query, from string) ([]store.Record, string, error) {
+	ctx, cancel := o.limit(ctx)
+	defer cancel()
+	return o.inspect.List(ctx, ask, from)
+}
+
+func (o *Operations) record(ctx context.Context, key string) (store.Record, error) {
+	ctx, cancel := o.limit(ctx)
+	defer cancel()
+	return o.inspect.Lookup(ctx, key)
+}
+
+// States are the states of operations, in the order in which they need somebody.
+func States() []store.State {
+	return []store.State{store.Abandoned, store.Running, store.Free, store.Done}
+}
+
+// counted is how far operations are counted.
+const counted = 1000
+
+// Count returns how many operations of a state there are, up to 1,000; more says that there may be more.
+func (o *Operations) Count(ctx context.Context, state store.State) (n int, more bool, err error) {
+	for _, err := range o.List(ctx, Query{States: []store.State{state}, Limit: counted}) {
+		if err != nil {
+			return n, false, err
+		}
+		n++
+	}
+	return min(n, counted), n >= counted, nil
 }
 
 // Counts reports whether the store finds operations of a state without going through all others, so that they can be counted.
@@ -259,7 +282,7 @@ func (o *Operations) Release(ctx context.Context, op Operation, by By) error {
 // than it would have been, so that the token can't be used once more.
 func (o *Operations) Settle(ctx context.Context, op Operation, answer *adapter.Response, retention time.Duration, by By) error {
 	var fault error
-	if strings.HasPrefix(op.Route, "DO ") {
+	if op.Task {
 		fault = errors.New("idem: a task has a value, and no response")
 	} else if answer == nil || answer.Status < 200 || answer.Status > 999 {
 		fault = errors.New("idem: an answer has a status from 200 to 999")
@@ -278,7 +301,7 @@ func (o *Operations) Settle(ctx context.Context, op Operation, answer *adapter.R
 // the bytes themselves for a []byte, else JSON.
 func (o *Operations) SettleTask(ctx context.Context, op Operation, value []byte, retention time.Duration, by By) error {
 	var fault error
-	if !strings.HasPrefix(op.Route, "DO ") {
+	if !op.Task {
 		fault = errors.New("idem: a request has an answer with a status, and no value")
 	}
 	return o.do(ctx, Action{"settle", op, by}, store.Change{To: store.Done, Result: o.c.EncodeValue(value), Retention: retention}, fault)
@@ -310,7 +333,7 @@ func (o *Operations) do(ctx context.Context, a Action, c store.Change, err error
 		}
 	}
 	if err == nil {
-		c.Remark = note(fmt.Sprintf("%s by %s: %s", a.What, a.Actor, a.Reason))
+		c.Remark = store.Note(fmt.Sprintf("%s by %s: %s", a.What, a.Actor, a.Reason))
 		ctx, cancel := o.limit(ctx)
 		defer cancel()
 		err = o.inspect.Change(ctx, a.Operation.Key, a.Operation.Record, c)
@@ -319,12 +342,6 @@ func (o *Operations) do(ctx context.Context, a Action, c store.Change, err error
 		o.c.Observe(ctx, a, err)
 	}
 	return err
-}
-
-// note makes text fit a remark.
-func note(text string) string {
-	text = strings.ReplaceAll(strings.ToValidUTF8(text, "\ufffd"), "\x00", "\ufffd")
-	return strings.ToValidUTF8(text[:min(len(text), 255)], "")
 }
 
 func (o *Operations) limit(ctx context.Context) (context.Context, context.CancelFunc) {

@@ -106,6 +106,12 @@ const maxNote = 255
 
 var errNote = fmt.Errorf("idem: what a record tells people is at most %d bytes of UTF-8, without NUL", maxNote)
 
+// Note makes text fit the texts of an [About]: what is no UTF-8, and NUL, is replaced, and the end is cut off.
+func Note(text string) string {
+	text = strings.ReplaceAll(strings.ToValidUTF8(text, "\ufffd"), "\x00", "\ufffd")
+	return strings.ToValidUTF8(text[:min(len(text), maxNote)], "")
+}
+
 func isNote(s string) bool {
 	return len(s) <= maxNote && utf8.ValidString(s) && strings.IndexByte(s, 0) < 0
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -108,6 +109,12 @@ func (s State) String() string {
 		return stateNames[s]
 	}
 	return stateNames[0]
+}
+
+// ParseState reads what String returns. It returns false for other text.
+func ParseState(text string) (State, bool) {
+	i := slices.Index(stateNames[:], text)
+	return State(max(i, 0)), i > 0
 }
 
 // Owner is 128 random bits by which a store recognises the holder of a claim.
