@@ -20,6 +20,7 @@ type claimant struct {
 
 	waiter  *waiter         // nil: nobody answers the caller but the store
 	running store.Grant     // for which it began to wait
+	since   time.Time       // when it began to wait
 	limit   context.Context // ends at the limit of the wait; nil: it has not waited yet
 	stop    context.CancelFunc
 }
@@ -76,6 +77,14 @@ func (c *claimant) acquireOrWait(ctx context.Context) (store.Grant, error) {
 		grant.Result = bytes.Clone(grant.Result)
 	}
 	return grant, err
+}
+
+// waited returns how long the caller has waited.
+func (c *claimant) waited() time.Duration {
+	if c.since.IsZero() {
+		return 0
+	}
+	return time.Since(c.since)
 }
 
 // acquire asks the store for the claim, once. Too late an answer is an error.

@@ -55,6 +55,11 @@ type Config struct {
 	// quickly. Nil: events are dropped. See [LogEvents].
 	Observe func(ctx context.Context, e Event)
 
+	// ObserveStore is told of each call of the store, when it has ended: "acquire", "renew", "complete", "release" or "abandon",
+	// how long it took, and its error: nil, [store.ErrLost], [store.ErrFull], or a failure. A call that is tried again is
+	// told of each time, one for [Engine.Nonces] too; an operator's is not. It is called like Observe. Nil: nothing is measured.
+	ObserveStore func(ctx context.Context, call string, took time.Duration, err error)
+
 	// Audit is asked before an operator's action, and an error forbids it: no audit, no change. It may write a log that can't be
 	// changed, or ask who may do what. Nil: all actions are allowed. See [Engine.Operations].
 	Audit func(ctx context.Context, a operations.Action) error

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"time"
 
 	"github.com/idem-go/idem/core/store"
 )
@@ -16,6 +17,7 @@ type decision struct {
 	grant   store.Grant // toReplay: the finished record; toRefuse: the record that is there, if any
 	refusal *Refusal    // toRefuse; toPass: why there is no run, or nil if the request has one already
 	cause   error       // behind the refusal
+	waited  time.Duration
 }
 
 type action uint8
@@ -28,7 +30,7 @@ const (
 )
 
 // decide is the flow as far as a run: key, claim, wait. No other function has it.
-func (g *Guard) decide(ctx context.Context, id *identity) decision {
+func (g *Guard) decide(ctx context.Context, id *identity) (d decision) {
 	switch {
 	case id.refusal != nil:
 		return decision{action: toRefuse, refusal: id.refusal, cause: id.cause}
@@ -52,6 +54,7 @@ func (g *Guard) decide(ctx context.Context, id *identity) decision {
 
 	c := newClaimant(ctx, g, id)
 	defer func() {
+		d.waited = c.waited()
 		c.leave()
 		c.stop()
 	}()
@@ -115,7 +118,7 @@ func (g *Guard) inProgress(grant store.Grant) *Refusal {
 // store has failed before the run.
 func (g *Guard) storeUnavailable(ctx context.Context, c *claimant, err error) decision {
 	if g.policy.FailOpen && !c.id.expired {
-		g.observe(ctx, Event{Kind: Unprotected, Route: c.id.route, Key: c.id.key, Err: err})
+		g.observe(ctx, Event{Kind: Unprotected, Route: c.id.route, Key: c.id.key, Waited: c.waited(), Err: err})
 		return decision{action: toPass, refusal: refusalStoreUnavailable}
 	}
 	g.engine.releaseFailed(c.id.key, c.claim.Owner, err)
@@ -125,7 +128,8 @@ func (g *Guard) storeUnavailable(ctx context.Context, c *claimant, err error) de
 // refuse tells the observer of a refusal, and returns a copy that says what is behind it.
 func (g *Guard) refuse(ctx context.Context, id *identity, d *decision) *Refusal {
 	r := d.refusal
-	g.observe(ctx, Event{Kind: Refused, Route: id.route, Key: id.key, ID: d.grant.ID, Status: r.Status, Code: r.Code, Err: d.cause})
+	g.observe(ctx, Event{Kind: Refused, Route: id.route, Key: id.key, ID: d.grant.ID, Remark: d.grant.Remark, Status: r.Status, Code: r.Code,
+		Waited: d.waited, Err: d.cause})
 	return r.because(d.cause)
 }
 

@@ -176,7 +176,7 @@ func (t *taskCall) do(ctx context.Context) error {
 		return t.fn(d.passing(ctx))
 	case toReplay:
 		if t.replayed, d.cause = t.replay(d.grant); t.replayed {
-			t.guard.observe(ctx, Event{Kind: Replayed, Route: id.route, Key: id.key, ID: d.grant.ID})
+			t.guard.observe(ctx, Event{Kind: Replayed, Route: id.route, Key: id.key, ID: d.grant.ID, Remark: d.grant.Remark, Waited: d.waited})
 			return nil
 		}
 		d.refusal = refusalUnavailable

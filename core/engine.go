@@ -26,6 +26,7 @@ type Engine struct {
 	remark       func(context.Context) string
 	storeTimeout time.Duration
 	observer     func(context.Context, Event)
+	observeStore func(context.Context, string, time.Duration, error)
 	audit        func(context.Context, operations.Action) error
 	refuse       func(context.Context, *Refusal) *Response
 	runs         runs
@@ -65,6 +66,7 @@ func New(c Config) (*Engine, error) {
 		remark:       c.Remark,
 		storeTimeout: c.StoreTimeout,
 		observer:     c.Observe,
+		observeStore: c.ObserveStore,
 		audit:        c.Audit,
 		refuse:       c.Refuse,
 		cleanups:     make(chan struct{}, maxCleanups),

@@ -400,6 +400,7 @@ func TestSettingsOfTheEngine(t *testing.T) {
 		"Audit":        func(c *core.Config) { c.Audit = func(context.Context, operations.Action) error { return nil } },
 		"Remark":       func(c *core.Config) { c.Remark = func(context.Context) string { return "" } },
 		"Observe":      func(c *core.Config) { c.Observe = func(context.Context, core.Event) {} },
+		"ObserveStore": func(c *core.Config) { c.ObserveStore = func(context.Context, string, time.Duration, error) {} },
 		"Refuse":       func(c *core.Config) { c.Refuse = func(context.Context, *core.Refusal) *core.Response { return nil } },
 	}
 	fields := reflect.VisibleFields(reflect.TypeFor[core.Config]())

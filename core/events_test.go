@@ -181,6 +181,41 @@ func TestFlagsOfEndingEvents(t *testing.T) {
 	}
 }
 
+// The event that says what has become of a request says also how long it had waited, and what the record remarks.
+func TestWaitingIsTold(t *testing.T) {
+	for name, tc := range map[string]struct {
+		status int
+		limit  time.Duration
+		want   core.Event
+	}{
+		"success": {201, 5 * time.Second, core.Event{Kind: core.Replayed, Status: 201, Waited: 3 * time.Second}},
+		"failure": {500, 5 * time.Second, core.Event{Kind: core.Started, Waited: 3 * time.Second}},
+		"limit":   {201, time.Second, core.Event{Kind: core.Refused, Status: 409, Code: codes.InProgress, Waited: time.Second}},
+	} {
+		bubble(t, name, func(t *testing.T) {
+			var seen events
+			remark := func(context.Context) string { return "of " + name }
+			e := core.MustNew(core.Config{User: byUser, Store: newStore(t), Remark: remark, Observe: seen.add})
+			g := e.MustGuard(core.Policy{Duplicate: core.Wait(tc.limit)})
+			go serve(t, g, post("{}", nil).doing(slowly(3*time.Second, tc.status, "")))
+			synctest.Wait()
+			serve(t, g, post("{}", nil))
+			time.Sleep(3 * time.Second)
+			synctest.Wait()
+			var told []core.Event
+			for _, ev := range seen.all {
+				if ev.Waited > 0 {
+					told = append(told, core.Event{Kind: ev.Kind, Status: ev.Status, Code: ev.Code, Waited: ev.Waited})
+					if ev.Kind != core.Started {
+						assert.Equal(t, "of "+name, ev.Remark)
+					}
+				}
+			}
+			assert.Equal(t, []core.Event{tc.want}, told)
+		})
+	}
+}
+
 func TestRequestsThatPassAreSeen(t *testing.T) {
 	var seen events
 	g := core.MustNew(core.Config{User: byUser, Observe: seen.add}).MustGuard(core.Policy{Name: "hooks", Key: core.Header(core.Optional)})

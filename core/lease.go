@@ -133,7 +133,7 @@ func (c *runContext) renew(l *runs) {
 	// No answer is awaited beyond the end of the lease: from then on another run may begin.
 	limit := min(g.engine.storeTimeout, c.expires.Sub(sent))
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.values), limit)
-	err := g.engine.store.Renew(ctx, c.key.raw, c.owner, lease)
+	err := g.engine.call(c.values, "renew", func() error { return g.engine.store.Renew(ctx, c.key.raw, c.owner, lease) })
 	cancel()
 
 	now := time.Now()

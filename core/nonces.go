@@ -22,17 +22,21 @@ func (e *Engine) Nonces() *Nonces { return &Nonces{e} }
 // (of the store, ctx, or the deadline [Config].StoreTimeout) means that it is not known whether the nonce
 // was unused, nor whether it is marked now. The strings are not kept.
 func (n *Nonces) Use(ctx context.Context, keyID, nonce string, ttl time.Duration) (unused bool, err error) {
-	e := n.engine
+	e, calling := n.engine, ctx
 	if !e.can.Local {
 		// Unlike an operation's claim, this one may be cut off half-way: the next try has
 		// another nonce.
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, e.storeTimeout)
+		calling, cancel = context.WithTimeout(ctx, e.storeTimeout)
 		defer cancel()
 	}
 	// The claim is never completed: it is valid for ttl, and is then gone without a trace.
-	grant, err := e.store.Acquire(ctx, e.nonceKey(keyID, nonce), store.Claim{Owner: store.NewOwner(), Lease: ttl})
-	return err == nil && grant.State == store.Acquired, err
+	err = e.call(ctx, "acquire", func() error {
+		grant, err := e.store.Acquire(calling, e.nonceKey(keyID, nonce), store.Claim{Owner: store.NewOwner(), Lease: ttl})
+		unused = grant.State == store.Acquired
+		return err
+	})
+	return unused && err == nil, err
 }
 
 // Limits returns half of the store's [store.Capabilities].Capacity, because the other half is for the records of operations, and

@@ -75,6 +75,8 @@ type Event struct {
 	Key Key
 	// ID is the operation's, see [Run.ID]; zero if the event is about no record.
 	ID store.ID
+	// Remark is that of the record behind a Replayed or Refused, see [Config.Remark].
+	Remark string
 	// Attempt is the number of the run; 0 if the event is about no run.
 	Attempt uint64
 	// Takeover says that a run that is Started has taken over an abandoned one.
@@ -86,6 +88,9 @@ type Event struct {
 	Code codes.Code
 	// Elapsed is the time since the claim was asked for, for events of a run after Started.
 	Elapsed time.Duration
+	// Waited is how long the request has waited for another run of the operation ([Wait]) before it was Started, Replayed,
+	// Refused or Unprotected.
+	Waited time.Duration
 	// Failed says that the run has failed; Panicked, that it ended with a panic or
 	// runtime.Goexit, which goes on.
 	Failed, Panicked bool
@@ -146,7 +151,7 @@ func LogEvents(logger *slog.Logger, refusals slog.Level) func(context.Context, E
 		if !logger.Enabled(ctx, level) {
 			return
 		}
-		attrs := make([]slog.Attr, 0, 14)
+		attrs := make([]slog.Attr, 0, 15)
 		attrs = append(attrs, slog.String("policy", e.Policy), slog.String("route", e.Route))
 		if e.Key != (Key{}) {
 			attrs = append(attrs, slog.String("key", e.Key.String()))
@@ -168,6 +173,9 @@ func LogEvents(logger *slog.Logger, refusals slog.Level) func(context.Context, E
 		}
 		if e.Elapsed > 0 {
 			attrs = append(attrs, slog.Duration("elapsed", e.Elapsed))
+		}
+		if e.Waited > 0 {
+			attrs = append(attrs, slog.Duration("waited", e.Waited))
 		}
 		if e.Failed {
 			attrs = append(attrs, slog.Bool("failed", true))

@@ -91,9 +91,9 @@ func (r *Run) Renew(ctx context.Context) error {
 		return store.ErrLost
 	}
 	e := r.guard.engine
-	ctx, cancel := context.WithTimeout(ctx, e.storeTimeout)
+	calling, cancel := context.WithTimeout(ctx, e.storeTimeout)
 	defer cancel()
-	return e.store.Renew(ctx, r.key.raw, r.owner, r.guard.policy.Lease)
+	return e.call(ctx, "renew", func() error { return e.store.Renew(calling, r.key.raw, r.owner, r.guard.policy.Lease) })
 }
 
 // Keep keeps the record of this run when it ends, whether it succeeds or fails, in place of
@@ -164,6 +164,7 @@ type runContext struct {
 	lease
 	route   string
 	started time.Time     // when the store was asked for the claim: the lease has begun since
+	waited  time.Duration // for the claim
 	forgets bool          // it leaves no record if it succeeds
 	keptFor time.Duration // how long its result is kept; zero: it was not
 
@@ -189,7 +190,7 @@ func (g *Guard) begin(ctx context.Context, outer *Run, c *claimant, grant store.
 	run := &runContext{values: ctx, route: c.id.route, started: c.asked}
 	run.guard, run.outer = g, outer
 	run.key, run.owner, run.id, run.attempt = c.id.key, c.claim.Owner, grant.ID, grant.Attempt
-	run.takeover, run.forgets = grant.Attempt > 1 && !grant.Free, c.id.forgets
+	run.takeover, run.forgets, run.waited = grant.Attempt > 1 && !grant.Free, c.id.forgets, c.waited()
 	now := time.Now()
 	if run.started.IsZero() { // a local store has answered just now
 		run.started = now
@@ -204,7 +205,7 @@ func (g *Guard) begin(ctx context.Context, outer *Run, c *claimant, grant store.
 
 // announce tells the observer that the handler begins.
 func (c *runContext) announce() {
-	c.guard.observe(c.values, Event{Kind: Started, Route: c.route, Key: c.key, ID: c.id, Attempt: c.attempt, Takeover: c.takeover})
+	c.guard.observe(c.values, Event{Kind: Started, Route: c.route, Key: c.key, ID: c.id, Attempt: c.attempt, Takeover: c.takeover, Waited: c.waited})
 }
 
 // open begins the run's context. It has the caller's deadline. If the client has only left, it does not

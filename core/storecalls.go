@@ -8,35 +8,58 @@ import (
 	"github.com/idem-go/idem/core/store"
 )
 
-func (e *Engine) acquire(ctx context.Context, key Key, claim store.Claim) (store.Grant, error) {
-	ctx, cancel := e.storeContext(ctx)
+func (e *Engine) acquire(ctx context.Context, key Key, claim store.Claim) (grant store.Grant, err error) {
+	calling, cancel := e.storeContext(ctx)
 	defer cancel()
-	return e.store.Acquire(ctx, key.raw, claim)
+	err = e.call(ctx, "acquire", func() error {
+		grant, err = e.store.Acquire(calling, key.raw, claim)
+		return err
+	})
+	return grant, err
+}
+
+// call calls the store, and tells the observer how long that took. ctx is the request's.
+func (e *Engine) call(ctx context.Context, name string, call func() error) error {
+	if e.observeStore == nil {
+		return call()
+	}
+	began := time.Now()
+	err := call()
+	e.observeStore(ctx, name, time.Since(began), err)
+	return err
 }
 
 // complete completes a record. If the store has no room for the result, the record is completed
 // without it, and full is true: that the operation has been done must be remembered, and takes no
 // more room than the record already has.
 func (e *Engine) complete(ctx context.Context, key Key, owner store.Owner, result []byte, retention time.Duration) (full bool, err error) {
-	ctx, cancel := e.storeContext(ctx)
+	calling, cancel := e.storeContext(ctx)
 	defer cancel()
-	err = retry(ctx, func() error { return e.store.Complete(ctx, key.raw, owner, result, retention) })
-	if errors.Is(err, store.ErrFull) && len(result) > 0 {
-		return true, retry(ctx, func() error { return e.store.Complete(ctx, key.raw, owner, nil, retention) })
+	complete := func(result []byte) error {
+		return retry(calling, func() error {
+			return e.call(ctx, "complete", func() error { return e.store.Complete(calling, key.raw, owner, result, retention) })
+		})
+	}
+	if err = complete(result); errors.Is(err, store.ErrFull) && len(result) > 0 {
+		return true, complete(nil)
 	}
 	return false, err
 }
 
 func (e *Engine) release(ctx context.Context, key Key, owner store.Owner) error {
-	ctx, cancel := e.storeContext(ctx)
+	calling, cancel := e.storeContext(ctx)
 	defer cancel()
-	return retry(ctx, func() error { return e.store.Release(ctx, key.raw, owner) })
+	return retry(calling, func() error {
+		return e.call(ctx, "release", func() error { return e.store.Release(calling, key.raw, owner) })
+	})
 }
 
 func (e *Engine) abandon(ctx context.Context, key Key, owner store.Owner) error {
-	ctx, cancel := e.storeContext(ctx)
+	calling, cancel := e.storeContext(ctx)
 	defer cancel()
-	return retry(ctx, func() error { return e.store.Abandon(ctx, key.raw, owner) })
+	return retry(calling, func() error {
+		return e.call(ctx, "abandon", func() error { return e.store.Abandon(calling, key.raw, owner) })
+	})
 }
 
 // retry calls a store, and again while the call fails, until ctx ends: at once first, because the
@@ -107,8 +130,8 @@ func (e *Engine) releaseFailed(key Key, owner store.Owner, err error) {
 	}
 	go func() {
 		defer func() { <-e.cleanups }()
-		ctx, cancel := e.storeContext(context.Background())
+		calling, cancel := e.storeContext(context.Background())
 		defer cancel()
-		_ = e.store.Release(ctx, key.raw, owner) // the first failure has been reported
+		_ = e.call(context.Background(), "release", func() error { return e.store.Release(calling, key.raw, owner) }) // the first failure has been reported
 	}()
 }

@@ -2,6 +2,7 @@ package core_test
 
 import (
 	"context"
+	"fmt"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -11,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/adapter"
 	"github.com/idem-go/idem/core/store"
 )
 
@@ -55,17 +57,19 @@ func TestLostAnswerOfAcquireIsCleanedUp(t *testing.T) {
 	})
 }
 
+// once fails the first of calls.
+func once(calls *atomic.Int64) func(context.Context) error {
+	return func(context.Context) error {
+		if calls.Load() == 1 {
+			return errDown
+		}
+		return nil
+	}
+}
+
 // A connection that breaks with the last call under way must not cost the record: the
 // next call goes over another connection.
 func TestBrokenConnectionWhileFinishing(t *testing.T) {
-	once := func(calls *atomic.Int64) func(context.Context) error {
-		return func(context.Context) error {
-			if calls.Load() == 1 {
-				return errDown
-			}
-			return nil
-		}
-	}
 	for _, broken := range []struct {
 		name  string
 		after bool // the store has done it, only its answer was lost
@@ -128,6 +132,40 @@ func TestFailingLocalStore(t *testing.T) {
 	local := &spy{Store: newStore(t), complete: down, can: &store.Capabilities{InProcess: true, Local: true}}
 	g := core.MustNew(core.Config{User: byUser, Store: local}).MustGuard(core.Policy{})
 	assert.Equal(t, 201, serve(t, g, post("{}", nil)).response.Status)
+}
+
+// Each call of the store is told once, with the time that it took; those of one request in their order.
+func TestObserveStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var told []string
+		slow := func(ctx context.Context) error { time.Sleep(time.Second); return nil }
+		records := &spy{Store: newStore(t), acquire: slow, renew: slow, release: slow, abandon: slow}
+		records.complete = once(&records.completes)
+		e := core.MustNew(core.Config{User: byUser, Store: records, ObserveStore: func(_ context.Context, call string, took time.Duration, err error) {
+			told = append(told, fmt.Sprint(call, " ", took, " ", err))
+		}})
+		g := e.MustGuard(core.Policy{Record: core.Record{Lease: 30 * time.Second}})
+		long := func(context.Context) { time.Sleep(12 * time.Second) }
+		renew := func(ctx context.Context) { require.NoError(t, core.RunFrom(ctx).Renew(ctx)) }
+		_, err := e.Nonces().Use(t.Context(), "key", "nonce", time.Minute)
+		require.NoError(t, err)
+		for _, tc := range []struct {
+			c    *call
+			want []string
+		}{
+			{nil, []string{"acquire 1s <nil>"}},
+			{post("{}", nil).after(long), []string{"acquire 1s <nil>", "renew 1s <nil>", "complete 0s " + errDown.Error(), "complete 0s <nil>"}},
+			{post("{}", nil), []string{"acquire 1s <nil>"}},
+			{post("[1]", nil).doing(handlerOf(500)), []string{"acquire 1s <nil>", "release 1s <nil>"}},
+			{post("[2]", nil).doing(endsWith(adapter.Cut)).after(renew), []string{"acquire 1s <nil>", "renew 1s <nil>", "abandon 1s <nil>"}},
+		} {
+			if tc.c != nil {
+				serve(t, g, tc.c)
+			}
+			assert.Equal(t, tc.want, told)
+			told = nil
+		}
+	})
 }
 
 func TestNoRoomForTheResponse(t *testing.T) {

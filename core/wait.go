@@ -121,7 +121,7 @@ func (c *claimant) leave() bool {
 // once more for itself. grant is what the store has answered it; zero: it has failed.
 func (c *claimant) wait(ctx context.Context, grant store.Grant) bool {
 	if c.limit == nil {
-		c.running = grant
+		c.running, c.since = grant, time.Now()
 		c.limit, c.stop = context.WithTimeout(context.Background(), c.guard.policy.Duplicate.limit)
 	}
 	if c.limit.Err() != nil || ctx.Err() != nil {

@@ -73,6 +73,8 @@ type Grant struct {
 	ID ID
 	// Fingerprint is that of the record that is there. It is empty if State is Acquired.
 	Fingerprint string
+	// Remark is that of the record that is there, if the store can be looked into. It is empty if State is Acquired.
+	Remark string
 	// Result is the stored result if State is Done. It belongs to the caller. It is
 	// empty if the result was empty or nil; stores need not tell the two apart.
 	Result []byte

@@ -87,7 +87,13 @@ var inspections = []testCase{
 				c, key := standing(), fmt.Sprint("k", i)
 				c.About = store.About{ID: store.NewID(), Policy: note, Creator: cmp.Or(note, "somebody"), Remark: note} // a store may know who it is
 				s.begin(key, c)
+				if g := s.meet(key, telling(standing(), "duplicate"), store.Running, 1); g.Remark != note {
+					s.Fatalf("a duplicate of the running record with the remark %q is told of %q", note, g.Remark)
+				}
 				s.complete(key, c.Owner, []byte(note), long)
+				if g := s.done(key, 1, []byte(note)); g.Remark != note {
+					s.Fatalf("a duplicate of the finished record with the remark %q is told of %q", note, g.Remark)
+				}
 				if r := s.told(key, store.Done, 1, c.About); string(r.Result) != note {
 					s.Fatalf("beside the note %q the result is %q", note, r.Result)
 				}

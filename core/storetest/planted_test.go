@@ -388,7 +388,7 @@ func (s *plantedRecords) at(key string) *plantedRecord {
 
 // grant is the answer to a claim that meets with r.
 func (r *plantedRecord) grant(now time.Duration) store.Grant {
-	g := store.Grant{State: store.Abandoned, Attempt: r.attempt, ID: r.id, Fingerprint: r.fingerprint, Result: []byte(r.result), Remaining: r.end - now}
+	g := store.Grant{State: store.Abandoned, Attempt: r.attempt, ID: r.id, Fingerprint: r.fingerprint, Remark: r.claim.Remark, Result: []byte(r.result), Remaining: r.end - now}
 	switch {
 	case r.done:
 		g.State = store.Done
@@ -657,6 +657,7 @@ var faults = []struct {
 		}
 	}}},
 	{"cuts notes at 100 bytes", "notes are text of any kind", plant{before: func(v *visit) { v.claim.Remark = v.claim.Remark[:min(len(v.claim.Remark), 100)] }}},
+	{"tells duplicates of no remark", "notes are text of any kind", plant{after: func(v *visit) { v.grant.Remark = "" }}},
 	{"lists from 1 on", "a list has each record", plant{list: func(q *store.Query) { q.Prefix = max(q.Prefix, "1") }}},
 	{"lists no renewed run", "a list has what stands while others come and go", plant{tell: func(r *store.Record) {
 		if r.Remaining > long+long/2 {

@@ -280,7 +280,7 @@ func (s *Store) acquire(sh *shard, hash uint64, key string, claim *store.Claim) 
 		grant.State = store.Abandoned
 		grant.Remaining = sh.queue[e.place].at - now
 	}
-	grant.Attempt, grant.Fingerprint, grant.ID = e.attempt, e.fingerprint, e.about.ID
+	grant.Attempt, grant.Fingerprint, grant.ID, grant.Remark = e.attempt, e.fingerprint, e.about.ID, e.about.Remark
 	return grant, result, nil, true
 }
 
@@ -527,7 +527,7 @@ func (sh *shard) unwatch(e *entry) chan struct{} {
 
 // finished is the grant for a finished record, without its result.
 func (sh *shard) finished(e *entry, now time.Duration) store.Grant {
-	return store.Grant{State: store.Done, Attempt: e.attempt, Fingerprint: e.fingerprint, ID: e.about.ID, Remaining: sh.queue[e.place].at - now}
+	return store.Grant{State: store.Done, Attempt: e.attempt, Fingerprint: e.fingerprint, ID: e.about.ID, Remark: e.about.Remark, Remaining: sh.queue[e.place].at - now}
 }
 
 // standing returns the record under key, unless it has expired.

@@ -252,8 +252,8 @@ func TestUpgrade(t *testing.T) {
 
 			c := store.Claim{Owner: store.NewOwner(), About: store.About{ID: store.NewID()}, Fingerprint: "f", Lease: time.Hour, Retention: time.Hour, Takeover: true}
 			for key, want := range map[string]store.Grant{
-				"running":   {State: store.Running, Attempt: 1, Fingerprint: "f"},
-				"done":      {State: store.Done, Attempt: 3, Fingerprint: "f", Result: []byte("result")},
+				"running":   {State: store.Running, Attempt: 1, Fingerprint: "f", Remark: "remark"},
+				"done":      {State: store.Done, Attempt: 3, Fingerprint: "f", Remark: "remark", Result: []byte("result")},
 				"abandoned": {State: store.Acquired, Attempt: 2, ID: c.ID},
 				"free":      {State: store.Acquired, Attempt: 3, ID: c.ID, Free: true},
 			} {

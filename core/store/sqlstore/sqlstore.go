@@ -201,7 +201,7 @@ func (s *Store) claim(ctx context.Context, tx *transaction, key string, claim st
 	if r.left <= 0 && !ours { // expired
 		return s.take(ctx, tx, s.q.replace, v, store.Grant{Attempt: 1, ID: claim.ID})
 	}
-	g = store.Grant{Attempt: uint64(r.attempt), Fingerprint: string(r.fingerprint), ID: r.operation()}
+	g = store.Grant{Attempt: uint64(r.attempt), Fingerprint: string(r.fingerprint), ID: r.operation(), Remark: r.remark}
 	goesOn := store.Grant{Attempt: g.Attempt + 1, ID: g.ID}
 	if goesOn.ID == (store.ID{}) || claim.Fingerprint != g.Fingerprint {
 		goesOn.ID = claim.ID

@@ -57,13 +57,13 @@ const (
 VALUES ({source}, {key}, 1, {owner}, 1, {fingerprint}, {result},
 	{remark}, {creator}, {now}, {now}, {now} + {lease}, {retention}, {now} + {lease} + {retention}, 1, {id}, {policy})`
 
-	lookSQL = `SELECT state, attempt, fingerprint, result, owner, lease_until - {now}, expires_at - {now}, retention, operation_id, uncertain
+	lookSQL = `SELECT state, attempt, fingerprint, result, owner, lease_until - {now}, expires_at - {now}, retention, operation_id, uncertain, remark
 FROM {table} WHERE source_type = {source} AND serial_number = {key}`
 
 	// The look sees the table as it was before the insert. If the insert conflicts with a record
 	// that was committed since, there is no row at all.
 	insertOrLookSQL = `WITH ins AS (` + insertSQL + ` ON CONFLICT (source_type, serial_number) DO NOTHING RETURNING 1)
-SELECT 0::smallint, 1::bigint, ''::bytea, ''::bytea, ''::bytea, 0::bigint, 0::bigint, 0::bigint, ''::bytea, 0::smallint FROM ins
+SELECT 0::smallint, 1::bigint, ''::bytea, ''::bytea, ''::bytea, 0::bigint, 0::bigint, 0::bigint, ''::bytea, 0::smallint, '' FROM ins
 UNION ALL ` + lookSQL + ` AND NOT EXISTS (SELECT 1 FROM ins)`
 
 	// An expired record is replaced by a new one.
@@ -372,7 +372,7 @@ func (s *Store) queryRow(ctx context.Context, tx *transaction, q *statement, v *
 	default:
 		found = s.db.QueryRowContext(ctx, q.text, args...)
 	}
-	err = found.Scan(&r.state, &r.attempt, &r.fingerprint, &r.result, &r.owner, &r.lease, &r.left, &r.retention, &r.id, &r.uncertain)
+	err = found.Scan(&r.state, &r.attempt, &r.fingerprint, &r.result, &r.owner, &r.lease, &r.left, &r.retention, &r.id, &r.uncertain, &r.remark)
 	return r, err
 }
 
@@ -385,6 +385,7 @@ type row struct {
 	retention                  int64 // negative: see takeFreeSQL
 	id                         []byte
 	uncertain                  int // 1: see store.Inspector
+	remark                     string
 }
 
 // operation returns the ID of the operation.
