@@ -39,7 +39,7 @@ func theShopIsTheSame(t *testing.T, dir string) {
 		add := func(name, on string, open func(*testing.T) string) {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
-				seen := play(t, dir, on, "-store", open(t), "-admin", "ana:secret")
+				seen := play(t, dir, on, "-store", open(t), "-admin", "ana:secret", "-metrics", "127.0.0.1:0")
 				mu.Lock()
 				defer mu.Unlock()
 				transcripts[name] = seen
@@ -69,7 +69,7 @@ func play(t *testing.T, dir, name string, flags ...string) (transcript []string)
 var script = []func(*client){
 	everyRouteIsListed, equalOrdersAtOnce, replays, pathParametersCount, usersAreToldApart, clientKeys,
 	multipartForms, frameworkErrors, failures, uncertainCharges, theOperatorReleases, panics, largeResponses, secondLikes, coupons,
-	webhooks, tokensOfPrograms, forms, crossOrigin, assets, tokensAreRationed, duplicatesOfRunningHandlers, theClientLeaves, handlersThatGiveUp, malformedDemoFields, theProgramEnds,
+	webhooks, tokensOfPrograms, forms, crossOrigin, assets, tokensAreRationed, duplicatesOfRunningHandlers, theClientLeaves, handlersThatGiveUp, malformedDemoFields, theMetricsAgree, theProgramEnds,
 }
 
 // slow is how long a handler runs that a duplicate has to meet, or a client to leave, on a machine that is busy.

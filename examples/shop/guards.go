@@ -11,7 +11,11 @@ import (
 	"os"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/promidem"
 	"github.com/idem-go/idem/sign"
 )
 
@@ -21,6 +25,9 @@ type Guards struct {
 
 	// Admin is the operator's page; nil without -admin.
 	Admin http.Handler
+
+	// Metrics is what Prometheus asks for.
+	Metrics http.Handler
 
 	// Signed wraps Webhooks: what it has not verified does not get that far.
 	Signed *sign.Verifier
@@ -40,7 +47,12 @@ func (g *Guards) Drain(ctx context.Context) error { return g.engine.Drain(ctx) }
 func NewGuards(o Options, store *Store) (*Guards, error) {
 	g := &Guards{submits: &submits{arrived: make(map[core.Key]int)}}
 	logger := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
-	var err error
+	registry := prometheus.NewRegistry()
+	g.Metrics = promhttp.HandlerFor(registry, promhttp.HandlerOpts{})
+	metrics, err := promidem.New(promidem.Config{Registerer: registry, Records: store.Records})
+	if err != nil {
+		return nil, err
+	}
 	g.engine, err = core.New(core.Config{
 		Service: service,
 		Store:   store.Store,
@@ -53,7 +65,9 @@ func NewGuards(o Options, store *Store) (*Guards, error) {
 		// People get pages, programs what they can read.
 		Refuse: g.refuse,
 
-		Observe: core.Observers(core.LogEvents(logger, slog.LevelDebug), g.submits.observe),
+		Observe: core.Observers(core.LogEvents(logger, slog.LevelDebug), g.submits.observe, metrics.Observe),
+
+		ObserveStore: metrics.ObserveStore,
 	})
 	if err != nil {
 		return nil, err

@@ -21,6 +21,8 @@ type Options struct {
 	Secret string
 	// Admin is the user and the password of the operator's page, as user:password. Empty: there is no page.
 	Admin string
+	// Metrics is where to listen for Prometheus, which asks for /metrics. Empty: nowhere.
+	Metrics string
 	// TokenLifetime is for how long a token may be used for the first time. Zero:
 	// 5 minutes. It has no flag.
 	TokenLifetime time.Duration
@@ -40,6 +42,7 @@ func ParseOptions(flags *flag.FlagSet, args []string) (Options, error) {
 	flags.StringVar(&o.Addr, "addr", "127.0.0.1:8080", "`address` to listen on")
 	flags.StringVar(&o.Admin, "admin", "", "`user:password` of the operator's page, /admin/idempotency/ (default: there is no page)")
 	flags.DurationVar(&o.Lease, "lease", 30*time.Second, "how long a claim is valid without renewal")
+	flags.StringVar(&o.Metrics, "metrics", "", "`address` on which Prometheus gets /metrics (default: nowhere)")
 	flags.DurationVar(&o.Retain, "retain", 0, "how long results are replayed (default: a minute, or a day under a client's key or a token)")
 	flags.StringVar(&o.Secret, "secret", DefaultSecret, "the `secret` with which webhooks are signed and tokens are made, at least 32 bytes")
 	flags.StringVar(&o.Store, "store", "memory", "where records are kept: memory, `sqlite:FILE`, redis://…, postgres://… or mysql://…")

@@ -38,12 +38,24 @@ func HTTPServer(h http.Handler) Server {
 // shutdownTimeout is how long handlers have to end after a signal.
 const shutdownTimeout = 30 * time.Second
 
-// Serve listens on o.Addr, says so on stdout, and serves until SIGINT or SIGTERM, when it
+// Serve listens on o.Addr, and on o.Metrics for itself, says so on stdout, and serves until SIGINT or SIGTERM, when it
 // lets the running handlers end. A second signal ends the program at once.
 func Serve(o Options, g *Guards, s Server) error {
 	l, err := net.Listen("tcp", o.Addr)
 	if err != nil {
 		return err
+	}
+	if o.Metrics != "" {
+		metrics, err := net.Listen("tcp", o.Metrics)
+		if err != nil {
+			l.Close()
+			return err
+		}
+		defer metrics.Close()
+		fmt.Printf("metrics on http://%s/metrics\n", metrics.Addr())
+		mux := http.NewServeMux()
+		mux.Handle("GET /metrics", g.Metrics)
+		go func() { _ = HTTPServer(mux).Serve(metrics) }() // until it is closed
 	}
 	welcome(os.Stdout, "http://"+l.Addr().String())
 

@@ -24,6 +24,8 @@ type Store struct {
 	// Limit counts the tokens that each user gets: on Redis in all processes together, else in
 	// each. See [core.TokenConfig].
 	Limit func(context.Context, core.User) (time.Duration, error)
+	// Records returns how many records there are; nil: that would have to be counted.
+	Records func() int
 	// Close gives up connections. No guard may be in use any more.
 	Close func()
 }
@@ -73,7 +75,7 @@ func OpenStore(o Options) (*Store, error) {
 			s.Close()
 			return nil, err
 		}
-		return &Store{s, limit, func() { stop(); s.Close() }}, nil
+		return &Store{s, limit, nil, func() { stop(); s.Close() }}, nil
 	case hasPrefix(o.Store, sqlSchemes):
 		s, err := sqlstore.NewURL(ctx, o.Store, sqlstore.Config{})
 		if err != nil {
@@ -83,13 +85,13 @@ func OpenStore(o Options) (*Store, error) {
 		ctx, stop := context.WithCancel(context.Background())
 		var purging sync.WaitGroup
 		purging.Go(func() { _ = s.PurgeEvery(ctx, 10*time.Minute) })
-		return &Store{s, perUser(maxTokens, tokensWindow), func() { stop(); purging.Wait(); s.Close() }}, nil
+		return &Store{s, perUser(maxTokens, tokensWindow), nil, func() { stop(); purging.Wait(); s.Close() }}, nil
 	default:
 		s, err := memstore.New(memstore.Config{})
 		if err != nil {
 			return nil, err
 		}
-		return &Store{s, perUser(maxTokens, tokensWindow), func() {}}, nil
+		return &Store{s, perUser(maxTokens, tokensWindow), s.Len, func() {}}, nil
 	}
 }
 

@@ -39,6 +39,8 @@ func Build(t *testing.T, from string, names ...string) string {
 type Process struct {
 	// URL is where it listens, without a path.
 	URL string
+	// Metrics is the URL of its metrics, if it was asked for them.
+	Metrics string
 
 	cmd     *exec.Cmd
 	stderr  bytes.Buffer
@@ -61,6 +63,10 @@ func Start(t *testing.T, executable string, args ...string) *Process {
 
 	lines := bufio.NewReader(stdout)
 	line, err := lines.ReadString('\n')
+	if at, ok := strings.CutPrefix(strings.TrimSpace(line), "metrics on "); ok {
+		p.Metrics = at
+		line, err = lines.ReadString('\n')
+	}
 	go func() {
 		defer close(p.drained)
 		_, _ = io.Copy(io.Discard, lines) // ends with the program
