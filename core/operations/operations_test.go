@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -198,6 +199,43 @@ func TestRefusedActions(t *testing.T) {
 	}
 	_, err = core.MustNew(core.Config{Store: blind{}, Service: "shop"}).Operations()
 	assert.ErrorIs(t, err, operations.ErrNoInspector)
+}
+
+// An operator gets an error, and not a page that loads for ever.
+func TestCallsOfTheStoreAreLimited(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newService(t, core.Config{Service: "shop", StoreTimeout: 3 * time.Second, Store: hanging{newStore(t)}})
+		for name, call := range map[string]func() error{
+			"LookupKey": func() error { _, err := s.ops.LookupKey(t.Context(), "", "DO mail", "m"); return err },
+			"Lookup":    func() error { _, err := s.ops.Lookup(t.Context(), strings.Repeat("1", 32)); return err },
+			"Count":     func() error { _, _, err := s.ops.Count(t.Context(), store.Running); return err },
+			"Release":   func() error { return s.ops.Release(t.Context(), operations.Operation{Record: store.Record{State: store.Abandoned}}, by) },
+		} {
+			start := time.Now()
+			assert.ErrorIs(t, call(), context.DeadlineExceeded, name)
+			assert.Equal(t, 3*time.Second, time.Since(start), name)
+		}
+	})
+}
+
+// hanging is a store on the other side of a cut link.
+type hanging struct{ store.Store }
+
+func (h hanging) Capabilities() store.Capabilities { return store.Capabilities{Inspect: h} }
+
+func (hanging) Lookup(ctx context.Context, _ string) (store.Record, error) {
+	<-ctx.Done()
+	return store.Record{}, ctx.Err()
+}
+
+func (hanging) List(ctx context.Context, _ store.Query, _ string) ([]store.Record, string, error) {
+	<-ctx.Done()
+	return nil, "", ctx.Err()
+}
+
+func (hanging) Change(ctx context.Context, _ string, _ store.Record, _ store.Change) error {
+	<-ctx.Done()
+	return ctx.Err()
 }
 
 // moving is a store in which something happens before a record is looked up.
