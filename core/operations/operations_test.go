@@ -209,7 +209,9 @@ func TestCallsOfTheStoreAreLimited(t *testing.T) {
 			"LookupKey": func() error { _, err := s.ops.LookupKey(t.Context(), "", "DO mail", "m"); return err },
 			"Lookup":    func() error { _, err := s.ops.Lookup(t.Context(), strings.Repeat("1", 32)); return err },
 			"Count":     func() error { _, _, err := s.ops.Count(t.Context(), store.Running); return err },
-			"Release":   func() error { return s.ops.Release(t.Context(), operations.Operation{Record: store.Record{State: store.Abandoned}}, by) },
+			"Release": func() error {
+				return s.ops.Release(t.Context(), operations.Operation{Record: store.Record{State: store.Abandoned}}, by)
+			},
 		} {
 			start := time.Now()
 			assert.ErrorIs(t, call(), context.DeadlineExceeded, name)
