@@ -1,0 +1,104 @@
+package connectidem
+
+import (
+	"crypto/sha256"
+	"errors"
+
+	"connectrpc.com/connect"
+	spb "google.golang.org/genproto/googleapis/rpc/status"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
+	"google.golang.org/protobuf/types/known/anypb"
+
+	"github.com/idem-go/idem/adapterkit/rpckit"
+	"github.com/idem-go/idem/core"
+)
+
+// stringField returns a field of that name and type, or nil.
+func stringField(d protoreflect.MessageDescriptor, name string) protoreflect.FieldDescriptor {
+	f := d.Fields().ByName(protoreflect.Name(name))
+	if f == nil || f.Kind() != protoreflect.StringKind || f.IsList() {
+		return nil
+	}
+	return f
+}
+
+// keysInField returns the value of a field, if there is one.
+func keysInField(request any, name string) []string {
+	m := request.(proto.Message).ProtoReflect()
+	if f := stringField(m.Descriptor(), name); f != nil && m.Get(f).String() != "" {
+		return []string{m.Get(f).String()}
+	}
+	return nil
+}
+
+var errNoMessage = errors.New("connectidem: this is no Protobuf message")
+
+// digest returns the fingerprint of a request.
+func digest(request any) (string, error) {
+	m, ok := request.(proto.Message)
+	if !ok {
+		return "", errNoMessage
+	}
+	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
+	sum := sha256.Sum256(b)
+	return string(sum[:]), err
+}
+
+// encode returns what is stored of a response, or of an error if that is not nil. The error says that it can't be.
+func encode(response any, failed *connect.Error) (*rpckit.Answer, error) {
+	if failed != nil {
+		s := &spb.Status{Code: int32(failed.Code()), Message: failed.Message()}
+		for _, d := range failed.Details() {
+			s.Details = append(s.Details, &anypb.Any{TypeUrl: "type.googleapis.com/" + d.Type(), Value: d.Bytes()})
+		}
+		b, err := proto.Marshal(s)
+		return &rpckit.Answer{Status: b}, err
+	}
+	m, ok := response.(proto.Message)
+	if !ok {
+		return nil, errNoMessage
+	}
+	b, err := proto.Marshal(m)
+	return &rpckit.Answer{Type: string(m.ProtoReflect().Descriptor().FullName()), Body: b}, err
+}
+
+// decode returns the message, or the error, that is stored. It reports false if the program does not know the message.
+func decode(a *rpckit.Answer) (m proto.Message, failed *connect.Error, ok bool) {
+	if len(a.Status) > 0 {
+		var s spb.Status
+		if proto.Unmarshal(a.Status, &s) != nil {
+			return nil, nil, false
+		}
+		failed = connect.NewError(connect.Code(s.GetCode()), errors.New(s.GetMessage()))
+		for _, d := range s.GetDetails() {
+			detail, err := connect.NewErrorDetail(d)
+			if err != nil {
+				return nil, nil, false
+			}
+			failed.AddDetail(detail)
+		}
+		return nil, failed, true
+	}
+	t, err := protoregistry.GlobalTypes.FindMessageByName(protoreflect.FullName(a.Type))
+	if err != nil {
+		return nil, nil, false
+	}
+	m = t.New().Interface()
+	return m, nil, proto.Unmarshal(a.Body, m) == nil
+}
+
+// Finished returns the verdict for the function of [core.Uncertain] that has found out that an abandoned run took effect:
+// duplicates get response or, if err is not nil, what that is on the wire. The error says that response is no message that can be stored.
+func Finished(response proto.Message, err error) (core.Verdict, error) {
+	var failed *connect.Error
+	if err != nil {
+		failed, _ = asError(err)
+	}
+	a, fault := encode(response, failed)
+	if fault != nil {
+		return core.Unknown(), fault
+	}
+	return core.Finished(a.Encode()), nil
+}

@@ -1,0 +1,103 @@
+package grpcidem
+
+import (
+	"crypto/sha256"
+	"errors"
+
+	spb "google.golang.org/genproto/googleapis/rpc/status"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/protoadapt"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
+
+	"github.com/idem-go/idem/adapterkit/rpckit"
+	"github.com/idem-go/idem/core"
+)
+
+// stringField returns a field of that name and type, or nil.
+func stringField(d protoreflect.MessageDescriptor, name string) protoreflect.FieldDescriptor {
+	f := d.Fields().ByName(protoreflect.Name(name))
+	if f == nil || f.Kind() != protoreflect.StringKind || f.IsList() {
+		return nil
+	}
+	return f
+}
+
+// keysInField returns the value of a field, if there is one.
+func keysInField(request any, name string) []string {
+	m := message(request).ProtoReflect()
+	if f := stringField(m.Descriptor(), name); f != nil && m.Get(f).String() != "" {
+		return []string{m.Get(f).String()}
+	}
+	return nil
+}
+
+// message returns v as a message, or nil.
+func message(v any) proto.Message {
+	switch v := v.(type) {
+	case proto.Message:
+		return v
+	case protoadapt.MessageV1:
+		return protoadapt.MessageV2Of(v)
+	}
+	return nil
+}
+
+var errNoMessage = errors.New("grpcidem: no Protobuf message")
+
+// digest returns the fingerprint of a request.
+func digest(request any) (string, error) {
+	m := message(request)
+	if m == nil {
+		return "", errNoMessage
+	}
+	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
+	sum := sha256.Sum256(b)
+	return string(sum[:]), err
+}
+
+// encode returns what is stored of a response, or of a status if that is not nil. The error says that it can't be.
+func encode(response any, s *status.Status) (*rpckit.Answer, error) {
+	if s != nil {
+		b, err := proto.Marshal(s.Proto())
+		return &rpckit.Answer{Status: b}, err
+	}
+	m := message(response)
+	if m == nil {
+		return nil, errNoMessage
+	}
+	b, err := proto.Marshal(m)
+	return &rpckit.Answer{Type: string(m.ProtoReflect().Descriptor().FullName()), Body: b}, err
+}
+
+// decode returns the response, or the error, that is stored. It reports false if the program does not know the message.
+func decode(a *rpckit.Answer) (response any, err error, ok bool) {
+	if len(a.Status) > 0 {
+		var s spb.Status
+		if proto.Unmarshal(a.Status, &s) != nil {
+			return nil, nil, false
+		}
+		return nil, status.FromProto(&s).Err(), true
+	}
+	t, err := protoregistry.GlobalTypes.FindMessageByName(protoreflect.FullName(a.Type))
+	if err != nil {
+		return nil, nil, false
+	}
+	m := t.New().Interface()
+	return m, nil, proto.Unmarshal(a.Body, m) == nil
+}
+
+// Finished returns the verdict for the function of [core.Uncertain] that has found out that an abandoned run took effect:
+// duplicates get response or, if err is not nil, its status. The error says that response is no message that can be stored.
+func Finished(response proto.Message, err error) (core.Verdict, error) {
+	var s *status.Status
+	if err != nil {
+		s = status.Convert(err)
+	}
+	a, fault := encode(response, s)
+	if fault != nil {
+		return core.Unknown(), fault
+	}
+	return core.Finished(a.Encode()), nil
+}

@@ -1,0 +1,109 @@
+package rpctest
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	pb "google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/idem-go/idem/adapterkit/rpckit"
+	"github.com/idem-go/idem/connectidem"
+	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/grpcidem"
+	"github.com/idem-go/idem/idemtest"
+)
+
+// A service may move from one server to the other: what one has stored the other replays.
+func TestOneStoreForBoth(t *testing.T) {
+	c := config{Config: rpckit.Config{StoredMetadata: []string{"x-order", "x-receipt-bin"}}}
+	details := packed(t, &pb.LocalizedMessage{Locale: "de", Message: "Konto leer"})
+	engine := idemtest.New(t, core.Config{})
+	handle := func(c *served) (*pb.ErrorInfo, *failure) {
+		c.header.Append("x-order", "17")
+		c.trailer.Append("x-receipt-bin", "\x00\xff")
+		if c.request.GetDomain() == "fails" {
+			failed := &failure{code: codes.FailedPrecondition, message: "no"}
+			failed.details = append(failed.details, details)
+			return nil, failed
+		}
+		return &pb.ErrorInfo{Reason: "done", Metadata: map[string]string{"a": "b"}}, nil
+	}
+	var calls []caller
+	for _, r := range rigs {
+		addr, _ := r.server(t, engine.Engine, c, handle)
+		calls = append(calls, r.client(t, addr))
+	}
+	for by, first := range calls {
+		for _, text := range []string{"succeeds", "fails"} {
+			md := metadata.Pairs("x-user", "ann", "idempotency-key", text+" by "+rigs[by].name)
+			md.Set("idempotency-key", `"`+md.Get("idempotency-key")[0]+`"`)
+			want := first(t.Context(), order, &pb.ErrorInfo{Domain: text}, md)
+			require.False(t, want.replayed())
+			for of, call := range calls {
+				got := call(t.Context(), order, &pb.ErrorInfo{Domain: text}, md)
+				require.True(t, got.replayed(), "%s of %s", rigs[of].name, rigs[by].name)
+				require.True(t, want.err != nil || proto.Equal(want.response, got.response))
+				require.Equal(t, want.code, got.code)
+				require.Equal(t, want.message, got.message)
+				require.Equal(t, len(want.details), len(got.details))
+				for i := range want.details {
+					require.True(t, proto.Equal(want.details[i], got.details[i]))
+				}
+				require.Equal(t, []string{"17"}, got.header["x-order"])
+				require.Equal(t, []string{"\x00\xff"}, got.header["x-receipt-bin"])
+			}
+		}
+	}
+}
+
+// What has been found out about an abandoned run is what duplicates get.
+func TestFinished(t *testing.T) {
+	failed := &failure{code: codes.NotFound, message: "no such book"}
+	for name, finish := range map[string]func(proto.Message, *failure) (core.Verdict, error){
+		"grpcidem":    func(m proto.Message, f *failure) (core.Verdict, error) { return grpcidem.Finished(m, f.grpc()) },
+		"connectidem": func(m proto.Message, f *failure) (core.Verdict, error) { return connectidem.Finished(m, f.connect()) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, f := range []*failure{nil, failed} {
+				verdict, err := finish(&pb.ErrorInfo{Reason: "found"}, f)
+				require.NoError(t, err)
+				c := config{Config: rpckit.Config{Policy: core.TaskPolicy{Record: core.Record{Abandoned: core.Uncertain(
+					func(_ context.Context, _ core.Uncertainty) (core.Verdict, error) { return verdict, nil })}}}}
+				each(t, c, echo(), func(r *rig) {
+					r.NextIsAbandoned(1)
+					a := r.ask(order, "k-1", "")
+					require.True(r, a.replayed())
+					if f == nil {
+						require.Equal(r, "found", a.response.GetReason())
+					} else {
+						require.Equal(r, f.code, a.code)
+						require.Equal(r, f.message, a.message)
+					}
+					r.WantRuns("DO "+order, 0)
+				})
+			}
+			_, err := finish(nil, nil)
+			require.Error(t, err, "nothing that can be stored")
+		})
+	}
+}
+
+// Who uses one of the two compiles nothing of the other.
+func TestBoundaries(t *testing.T) {
+	for pkg, forbidden := range map[string]string{"grpcidem": "connectrpc.com/", "connectidem": "google.golang.org/grpc", "adapterkit/rpckit": "google.golang.org/"} {
+		list := exec.Command("go", "list", "-deps", ".")
+		list.Dir, list.Env = "../../"+pkg, append(os.Environ(), "GOWORK=off")
+		out, err := list.CombinedOutput()
+		require.NoError(t, err, "%s", out)
+		for dep := range strings.FieldsSeq(string(out)) {
+			require.False(t, strings.HasPrefix(dep, forbidden), "%s reaches %s", pkg, dep)
+		}
+	}
+}
