@@ -2,6 +2,7 @@ package connectidem
 
 import (
 	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 
 	"connectrpc.com/connect"
@@ -43,7 +44,7 @@ func digest(request any) (string, error) {
 	}
 	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
 	sum := sha256.Sum256(b)
-	return string(sum[:]), err
+	return hex.EncodeToString(sum[:]), err
 }
 
 // encode returns what is stored of a response, or of an error if that is not nil. The error says that it can't be.

@@ -2,6 +2,7 @@ package grpcidem
 
 import (
 	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 
 	spb "google.golang.org/genproto/googleapis/rpc/status"
@@ -54,7 +55,7 @@ func digest(request any) (string, error) {
 	}
 	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
 	sum := sha256.Sum256(b)
-	return string(sum[:]), err
+	return hex.EncodeToString(sum[:]), err
 }
 
 // encode returns what is stored of a response, or of a status if that is not nil. The error says that it can't be.

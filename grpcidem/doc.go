@@ -1,0 +1,47 @@
+// Package grpcidem has interceptors for gRPC (google.golang.org/grpc) that run a unary call once. What is sent again, by a retry policy, a
+// client that came back, or a proxy, gets the first answer: the message, or the status with its details.
+//
+//	engine, err := core.New(core.Config{Service: "shop", Store: store}) // all instances share the store
+//	…
+//	guard, err := grpcidem.New(engine, grpcidem.Config{User: userOf}) // whom auth has found
+//	…
+//	server := grpc.NewServer(grpc.ChainUnaryInterceptor(recovery, auth, guard.Unary))
+//	…                                     // register the services
+//	passing, err := guard.Passing(server) // streams, and what you have left out
+//
+// and on the client:
+//
+//	grpc.NewClient(target, grpc.WithChainUnaryInterceptor(grpcidem.Client()), …)
+//
+// # What is one operation
+//
+// The full method, the user and the key, which is in the metadata idempotency-key or in a field of the request ([KeyField]). The
+// fingerprint is the request in Protobuf's deterministic form: another request under a known key is refused. Each method is
+// a task of core with the method's name; [core.RunFrom] returns the run in a handler.
+//
+// # What passes
+//
+// Streams, methods that are declared to have no side effects (idempotency_level), the services health and channelz, and what
+// [Config].Methods leaves out. [Guard.Passing] lists them, and says what can't be protected as the Config means it.
+//
+// # What a call gets
+//
+//	first                      the handler's answer
+//	duplicate, done            the same, and idempotent-replayed: true in the header
+//	duplicate, running         UNAVAILABLE, with grpc-retry-pushback-ms, by which clients with a retry policy wait; core.Wait waits first
+//	after a failed status      runs ([FailedByCode], [Config].Failed); after a panic, too
+//	begun, never finished      runs when the lease has passed, or FAILED_PRECONDITION
+//	another request, same key  FAILED_PRECONDITION
+//	no key                     INVALID_ARGUMENT
+//	no user                    UNAUTHENTICATED
+//	store can't be reached     UNAVAILABLE; the handler does not run
+//
+// A refusal has a google.rpc.ErrorInfo with the code, which [Refused] returns. The page docs/rpc.md has all of them, what of metadata is
+// stored, and what a rollout of a new schema does: fields that the server does not know count, so that the retry of a call
+// may be refused if the server learns them between the two tries.
+//
+// # What it cannot do
+//
+// The handler's work and its record are two steps, as everywhere: see package core. A client that leaves does not end its run
+// ([Config].Linger); a deadline does.
+package grpcidem
