@@ -47,7 +47,7 @@ func (g *Guard) outcome(ctx context.Context, response connect.AnyResponse, err e
 	if own {
 		err = &stripped{e} // a refusal that has become such an error is that error
 	}
-	return rpckit.Outcome{Code: uint32(e.Code()), Err: err, Failed: Refused(e) != "" || g.config.Failed(e), Answer: func() *rpckit.Answer {
+	return rpckit.Outcome{Code: uint32(e.Code()), Err: err, Failed: g.config.Failed(e), Refused: Refused(e) != "", Answer: func() *rpckit.Answer {
 		a, err := encode(nil, e)
 		if err != nil {
 			return nil

@@ -26,7 +26,7 @@ func (g *Guard) outcome(response any, err error, sent *recorder) rpckit.Outcome 
 		} else {
 			s = status.FromContextError(err) // as the server does
 		}
-		o = rpckit.Outcome{Code: uint32(s.Code()), Err: err, Failed: Refused(err) != "" || g.config.Failed(s)}
+		o = rpckit.Outcome{Code: uint32(s.Code()), Err: err, Failed: g.config.Failed(s), Refused: Refused(err) != ""}
 	}
 	o.Answer = func() *rpckit.Answer {
 		a, err := encode(response, s)

@@ -7,12 +7,27 @@ import (
 	"google.golang.org/grpc"
 	grpccodes "google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protodesc"
+	"google.golang.org/protobuf/types/descriptorpb"
+	"google.golang.org/protobuf/types/dynamicpb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/idem-go/idem/core"
 	"github.com/idem-go/idem/core/codes"
 	"github.com/idem-go/idem/grpcidem"
 )
+
+// notLinked returns a message whose type a process that replays does not know.
+func notLinked(t *testing.T) proto.Message {
+	t.Helper()
+	file, err := protodesc.NewFile(&descriptorpb.FileDescriptorProto{Name: proto.String("x.proto"),
+		MessageType: []*descriptorpb.DescriptorProto{{Name: proto.String("X")}}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dynamicpb.NewMessage(file.Messages().Get(0))
+}
 
 // What no generated server does is safe all the same. The cases over connections are those of internal/rpctest.
 func TestWithoutConnection(t *testing.T) {
@@ -29,7 +44,7 @@ func TestWithoutConnection(t *testing.T) {
 		})
 		return err
 	}
-	for name, response := range map[string]any{"nothing": nil, "no message": notProtobuf{"x"}} {
+	for name, response := range map[string]any{"nothing": nil, "no message": notProtobuf{"x"}, "a message that is not linked in": notLinked(t)} {
 		runs = 0
 		if err := call(guard, wrapperspb.String(name), response); err != nil || runs != 1 {
 			t.Errorf("%s: the handler's response is not for the guard to judge: %v", name, err)

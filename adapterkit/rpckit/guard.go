@@ -184,8 +184,8 @@ type Outcome struct {
 	// Code is the status code, and Err the error; zero and nil if it has succeeded.
 	Code uint32
 	Err  error
-	// Failed says that the status is a failure.
-	Failed bool
+	// Failed says that the status is a failure, and Refused, that it is another service's refusal, which is one, too.
+	Failed, Refused bool
 	// Answer returns what is stored. It may return nil: then duplicates get result_unavailable.
 	Answer func() *Answer
 }
@@ -317,11 +317,11 @@ func (g *Guard) settle(ctx context.Context, o *Outcome) ([]byte, *core.Refusal, 
 	}
 	rejects := p.Duplicate.IsReject()
 	switch {
-	case instead != nil:
+	case instead != nil, o.Refused:
 		if p.OnFailure == core.Keep { // a refusal is never kept
 			core.RunFrom(ctx).Release()
 		}
-		return nil, instead, instead
+		return nil, instead, o.Err
 	case o.Failed && (rejects || p.OnFailure != core.Keep):
 		return nil, nil, o.Err
 	case o.Failed && p.OnSuccess == core.Release:

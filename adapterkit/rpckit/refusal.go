@@ -41,13 +41,14 @@ const (
 	KeyName = "idempotency-key"
 )
 
-// Failed reports whether a status code means that nothing was done, or nothing that is known, and that another try makes sense.
+// Failed reports whether a status code means that nothing was done, or nothing that is known, and that another try makes sense. To
+// clients, a code that there is none of is UNKNOWN.
 func Failed(code uint32) bool {
 	switch code {
 	case canceled, unknown, deadlineExceeded, resourceExhausted, aborted, unimplemented, internal, unavailable, dataLoss:
 		return true
 	}
-	return false
+	return code > unauthenticated
 }
 
 // Status returns the status code of a refusal, the reason in its google.rpc.ErrorInfo, and its Pushback; empty: none.

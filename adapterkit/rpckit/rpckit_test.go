@@ -59,6 +59,12 @@ func TestStatus(t *testing.T) {
 	}
 }
 
+// The cases of internal/rpctest have the codes that there are.
+func TestFailed(t *testing.T) {
+	require.False(t, rpckit.Failed(0))
+	require.True(t, rpckit.Failed(17))
+}
+
 func FuzzDecode(f *testing.F) {
 	f.Add((&rpckit.Answer{Type: "a.B", Body: []byte("body"), Header: map[string][]string{"x-a": {"1", ""}}, Trailer: map[string][]string{"x-b": {"2"}}}).Encode())
 	f.Add((&rpckit.Answer{Status: []byte("status")}).Encode())

@@ -104,6 +104,9 @@ func TestReplay(t *testing.T) {
 		require.False(r, first.replayed())
 		for _, other := range []*answer{
 			r.ask(order, "k-2", "a book"),
+			r.ask(order, `"k-1=U%3D"`, "a book"),
+			r.ask(order, `"k-1=U="`, "a book"),
+			r.ask(order, `"k-1=U%253D"`, "a book"),
 			r.ask(pay, "k-1", "a book"),
 			r.call(r.Context(), order, &pb.ErrorInfo{Domain: "a book"}, metadata.Pairs("x-user", "bob", "idempotency-key", "k-1")),
 		} {
@@ -176,12 +179,17 @@ func TestStatuses(t *testing.T) {
 			require.Equal(r, replayed, r.ask(order, "k-"+code.String(), fmt.Sprint(uint32(code))).replayed(), code)
 		}
 	})
-	each(t, config{Config: rpckit.Config{Policy: core.TaskPolicy{Record: core.Record{OnFailure: core.Keep}}}}, status, func(r *rig) {
-		r.ask(order, "k-1", "14")
-		a := r.ask(order, "k-1", "14")
-		require.Equal(r, codes.Unavailable, a.code)
-		require.True(r, a.replayed(), "the policy keeps failures")
-	})
+	for _, policy := range []core.TaskPolicy{
+		{Record: core.Record{OnFailure: core.Keep}},
+		{Record: core.Record{OnFailure: core.Keep, OnSuccess: core.Release}, Duplicate: core.Wait(time.Minute)},
+	} {
+		each(t, config{Config: rpckit.Config{Policy: policy}}, status, func(r *rig) {
+			r.ask(order, "k-1", "14")
+			a := r.ask(order, "k-1", "14")
+			require.Equal(r, codes.Unavailable, a.code)
+			require.True(r, a.replayed(), "the policy keeps failures")
+		})
+	}
 }
 
 // What a handler returns is a failure, whatever the code says.
@@ -200,21 +208,26 @@ func TestFailures(t *testing.T) {
 		"the end of another context": {failure{err: fmt.Errorf("bank: %w", context.DeadlineExceeded)}, codes.DeadlineExceeded, "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			runs := 0
-			each(t, config{}, func(*served) (*pb.ErrorInfo, *failure) {
-				runs++
-				return nil, &c.failure
-			}, func(r *rig) {
-				runs = 0
-				for i := range 2 {
-					a := r.ask(order, "k-1", "")
-					require.Equal(r, c.code, a.code, a.message)
-					require.NotContains(r, a.message, "hunter2")
-					require.Equal(r, c.reason, a.reason(r.T))
-					require.Equal(r, c.pushback, strings.Join(a.header[rpckit.Pushback], ","))
-					require.Equal(r, i+1, runs)
+			for _, disposition := range []core.Disposition{core.Release, core.Keep} {
+				if disposition == core.Keep && c.reason == "" {
+					continue // only a refusal is not kept then
 				}
-			})
+				runs := 0
+				each(t, config{Config: rpckit.Config{Policy: core.TaskPolicy{Record: core.Record{OnFailure: disposition}}}}, func(*served) (*pb.ErrorInfo, *failure) {
+					runs++
+					return nil, &c.failure
+				}, func(r *rig) {
+					runs = 0
+					for i := range 2 {
+						a := r.ask(order, "k-1", "")
+						require.Equal(r, c.code, a.code, a.message)
+						require.NotContains(r, a.message, "hunter2")
+						require.Equal(r, c.reason, a.reason(r.T))
+						require.Equal(r, c.pushback, strings.Join(a.header[rpckit.Pushback], ","))
+						require.Equal(r, i+1, runs)
+					}
+				})
+			}
 		})
 	}
 }
@@ -327,23 +340,32 @@ func TestMetadata(t *testing.T) {
 	})
 }
 
-// A call's deadline ends its run, which has failed then; a duplicate that waits runs.
+// A call's deadline ends its run. A handler that gives up has failed, and a duplicate that waits runs; one that answers all the same
+// has answered.
 func TestDeadline(t *testing.T) {
-	var runs atomic.Int64
+	var begun atomic.Bool
 	each(t, waiting(time.Minute), func(c *served) (*pb.ErrorInfo, *failure) {
-		if runs.Add(1)%2 == 1 {
+		if _, limited := c.Deadline(); limited {
+			begun.Store(true)
 			<-c.Done()
-			return nil, &failure{err: context.Cause(c)}
+			if c.request.GetDomain() == "gives-up" {
+				return nil, &failure{err: context.Cause(c)}
+			}
 		}
 		return new(pb.ErrorInfo), nil
 	}, func(r *rig) {
-		ctx, cancel := context.WithTimeout(r.Context(), 30*time.Millisecond)
-		defer cancel()
-		a := r.call(ctx, order, new(pb.ErrorInfo), metadata.Pairs("x-user", "ann", "idempotency-key", "k-1"))
-		require.Equal(r, codes.DeadlineExceeded, a.code, a.message)
-		a = r.ask(order, "k-1", "")
-		require.NoError(r, a.err)
-		require.False(r, a.replayed())
+		for _, text := range []string{"gives-up", "answers"} {
+			begun.Store(false)
+			for limit := 20 * time.Millisecond; !begun.Load(); limit *= 2 { // on a slow machine it may pass on the way
+				ctx, cancel := context.WithTimeout(r.Context(), limit)
+				a := r.call(ctx, order, &pb.ErrorInfo{Domain: text}, metadata.Pairs("x-user", "ann", "idempotency-key", text))
+				require.True(r, a.code == codes.DeadlineExceeded || a.err == nil && text == "answers", a.err)
+				cancel()
+			}
+			a := r.ask(order, text, text)
+			require.NoError(r, a.err)
+			require.Equal(r, text == "answers", a.replayed())
+		}
 	})
 }
 
@@ -487,40 +509,56 @@ func TestFailOpen(t *testing.T) {
 func TestClient(t *testing.T) {
 	var mu sync.Mutex
 	var keys []string
-	var store *idemtest.Engine
+	var fail func(try int)
 	c := config{}
 	c.User = func(context.Context) (string, error) { return "ann", nil }
-	c.before = func(context.Context) { // fails each first try
+	c.before = func(ctx context.Context) {
 		mu.Lock()
 		defer mu.Unlock()
-		if store != nil {
-			store.Fail()
-			if len(keys)%2 == 0 {
-				store.Fail(idemtest.Acquire)
-			}
-			keys = append(keys, "")
-		}
+		fail(len(keys))
+		keys = append(keys, strings.Join(sentBy(ctx, "idempotency-key"), ","))
 	}
 	each(t, c, echo(), func(r *rig) {
-		call := r.again(codes.OK)
-		request := new(pb.ErrorInfo)
-		first, second := call(r.Context(), order, request, nil), call(r.Context(), order, request, nil)
-		require.NoError(r, errors.Join(first.err, second.err))
-		require.False(r, second.replayed(), "another call is another operation")
+		tries := func(failing int, call caller, md metadata.MD) (code codes.Code, sent []string) {
+			mu.Lock()
+			keys, fail = nil, func(try int) {
+				if r.Fail(); try < failing {
+					r.Fail(idemtest.Acquire)
+				}
+			}
+			mu.Unlock()
+			code = call(r.Context(), order, new(pb.ErrorInfo), md).code
+			mu.Lock()
+			defer mu.Unlock()
+			return code, keys
+		}
 		own := metadata.Pairs("idempotency-key", "k-1")
-		require.False(r, call(r.Context(), order, request, own).replayed())
-		require.True(r, r.ask(order, "k-1", "").replayed(), "the caller's key stays")
-
-		mu.Lock()
-		store, keys = r.Engine, nil
-		mu.Unlock()
-		require.Equal(r, codes.Unavailable, call(r.Context(), order, request, nil).code, "no code is to be tried again")
-		require.NoError(r, call(r.Context(), order, request, nil).err)
-		call = r.again(codes.Unavailable)
-		require.NoError(r, call(r.Context(), order, request, nil).err, "the second try")
-		mu.Lock()
-		defer mu.Unlock()
-		require.Len(r, keys, 4)
-		store = nil
+		seen := make(map[string]bool)
+		for _, c := range []struct {
+			retry   codes.Code // OK: none
+			failing int
+			md      metadata.MD
+			code    codes.Code
+			tries   int
+		}{
+			{codes.OK, 0, nil, codes.OK, 1},
+			{codes.OK, 0, nil, codes.OK, 1},
+			{codes.OK, 1, nil, codes.Unavailable, 1},
+			{codes.DeadlineExceeded, 1, nil, codes.Unavailable, 1},
+			{codes.Unavailable, 1, nil, codes.OK, 2},
+			{codes.Unavailable, 1, own, codes.OK, 2},
+		} {
+			code, sent := tries(c.failing, r.again(c.retry), c.md)
+			require.Equal(r, c.code, code)
+			require.Len(r, sent, c.tries)
+			for _, key := range sent {
+				require.Equal(r, sent[0], key)
+			}
+			require.Equal(r, c.md != nil, sent[0] == "k-1", "the caller's key stays")
+			require.NotEmpty(r, sent[0])
+			require.False(r, seen[sent[0]], "another call has another key")
+			seen[sent[0]] = true
+		}
+		r.WantRuns("DO "+order, 4)
 	})
 }

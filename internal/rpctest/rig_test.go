@@ -33,7 +33,7 @@ type config struct {
 	before func(ctx context.Context)
 }
 
-// guard is a guard of either package, or both.
+// guard is a guard of either package.
 type guard interface {
 	passing() ([]string, error)
 }
@@ -113,9 +113,7 @@ func (g grpcGuard) passing() ([]string, error) { return g.Passing(g.server) }
 // newGRPC makes a server of gRPC.
 func newGRPC(t *testing.T, engine *core.Engine, c config, h handler) (*grpc.Server, guard) {
 	t.Helper()
-	own := grpcidem.Config{Policy: c.Policy, Methods: c.Methods, Presence: c.Presence, User: userOf(&c, func(ctx context.Context) string {
-		return strings.Join(metadata.ValueFromIncomingContext(ctx, "x-user"), "")
-	}), SharedByAllCallers: c.SharedByAllCallers, Authorize: c.Authorize, StoredMetadata: c.StoredMetadata, Linger: c.Linger}
+	own := grpcidem.Config{Policy: c.Policy, Methods: c.Methods, Presence: c.Presence, User: userOf(&c), SharedByAllCallers: c.SharedByAllCallers, Authorize: c.Authorize, StoredMetadata: c.StoredMetadata, Linger: c.Linger}
 	if c.field != "" {
 		own.Key = grpcidem.KeyField(c.field)
 	}
@@ -148,12 +146,20 @@ func grpcServer(t *testing.T, engine *core.Engine, c config, h handler) (string,
 	return l.Addr().String(), g
 }
 
-// userOf is the user of a config, or the one that find finds.
-func userOf(c *config, find func(context.Context) string) func(context.Context) (string, error) {
+// userOf is the user of a config, or the one that a call names.
+func userOf(c *config) func(context.Context) (string, error) {
 	if c.User != nil || c.SharedByAllCallers {
 		return c.User
 	}
-	return func(ctx context.Context) (string, error) { return find(ctx), nil }
+	return func(ctx context.Context) (string, error) { return strings.Join(sentBy(ctx, "x-user"), ""), nil }
+}
+
+// sentBy returns the metadata of an incoming call.
+func sentBy(ctx context.Context, name string) []string {
+	if info, ok := connect.CallInfoForHandlerContext(ctx); ok {
+		return info.RequestHeader().Values(name)
+	}
+	return metadata.ValueFromIncomingContext(ctx, name)
 }
 
 type connectGuard struct{ *connectidem.Guard }
@@ -182,10 +188,7 @@ func (outside) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.S
 
 func connectServer(t *testing.T, engine *core.Engine, c config, h handler) (string, guard) {
 	t.Helper()
-	own := connectidem.Config{Policy: c.Policy, Methods: c.Methods, Presence: c.Presence, User: userOf(&c, func(ctx context.Context) string {
-		info, _ := connect.CallInfoForHandlerContext(ctx)
-		return info.RequestHeader().Get("X-User")
-	}), SharedByAllCallers: c.SharedByAllCallers, Authorize: c.Authorize, StoredMetadata: c.StoredMetadata, Linger: c.Linger}
+	own := connectidem.Config{Policy: c.Policy, Methods: c.Methods, Presence: c.Presence, User: userOf(&c), SharedByAllCallers: c.SharedByAllCallers, Authorize: c.Authorize, StoredMetadata: c.StoredMetadata, Linger: c.Linger}
 	if c.field != "" {
 		own.Key = connectidem.KeyField(c.field)
 	}
