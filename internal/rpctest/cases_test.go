@@ -200,12 +200,13 @@ func TestFailures(t *testing.T) {
 		code             codes.Code
 		reason, pushback string
 	}{
-		"a status with RetryInfo":    {failure{code: codes.FailedPrecondition, details: []*anypb.Any{packed(t, &pb.RetryInfo{RetryDelay: durationpb.New(1)})}}, codes.FailedPrecondition, "", ""},
-		"another service's refusal":  {failure{code: codes.FailedPrecondition, details: []*anypb.Any{packed(t, &pb.ErrorInfo{Domain: rpckit.Domain, Reason: "KEY_REUSED"})}}, codes.FailedPrecondition, "KEY_REUSED", ""},
-		"a refusal of core":          {failure{err: fmt.Errorf("limit: %w", core.NewRefusal(idem.RateLimited, secret))}, codes.ResourceExhausted, "RATE_LIMITED", "1000"},
-		"no transaction":             {failure{err: core.NewRefusal(idem.NoRun, secret)}, codes.Internal, "NO_RUN", "-1"},
-		"any error":                  {failure{err: errors.New("no such file")}, codes.Unknown, "", ""},
-		"the end of another context": {failure{err: fmt.Errorf("bank: %w", context.DeadlineExceeded)}, codes.DeadlineExceeded, "", ""},
+		"a status with RetryInfo":            {failure{code: codes.FailedPrecondition, details: []*anypb.Any{packed(t, &pb.RetryInfo{RetryDelay: durationpb.New(1)})}}, codes.FailedPrecondition, "", ""},
+		"another service's refusal":          {failure{code: codes.FailedPrecondition, details: []*anypb.Any{packed(t, &pb.ErrorInfo{Domain: rpckit.Domain, Reason: "KEY_REUSED"})}}, codes.FailedPrecondition, "KEY_REUSED", ""},
+		"a refusal of core":                  {failure{err: fmt.Errorf("limit: %w", core.NewRefusal(idem.RateLimited, secret))}, codes.ResourceExhausted, "RATE_LIMITED", "1000"},
+		"a refusal that has become a status": {failure{code: codes.Aborted, message: "again", behind: core.NewRefusal(idem.RateLimited, secret)}, codes.Aborted, "", ""},
+		"no transaction":                     {failure{err: core.NewRefusal(idem.NoRun, secret)}, codes.Internal, "NO_RUN", "-1"},
+		"any error":                          {failure{err: errors.New("no such file")}, codes.Unknown, "", ""},
+		"the end of another context":         {failure{err: fmt.Errorf("bank: %w", context.DeadlineExceeded)}, codes.DeadlineExceeded, "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, disposition := range []core.Disposition{core.Release, core.Keep} {

@@ -306,7 +306,7 @@ func dial(t *testing.T, addr string, options ...grpc.DialOption) caller {
 		a.header = metadata.Join(header, trailer)
 		if err != nil {
 			s := status.Convert(err)
-			a.failure = failure{s.Code(), s.Message(), s.Proto().GetDetails(), err}
+			a.failure = failure{code: s.Code(), message: s.Message(), details: s.Proto().GetDetails(), err: err}
 		}
 		return a
 	}

@@ -57,7 +57,15 @@ type failure struct {
 	message string
 	details []*anypb.Any
 	err     error // of a handler, in place of the rest
+	behind  error // what the error of a handler wraps
 }
+
+// wrapping is an error with a status of its own, and another error behind it.
+type wrapping struct{ *failure }
+
+func (w wrapping) Error() string              { return w.message }
+func (w wrapping) GRPCStatus() *status.Status { return status.New(w.code, w.message) }
+func (w wrapping) Unwrap() error              { return w.behind }
 
 func (f *failure) grpc() error {
 	switch {
@@ -65,6 +73,8 @@ func (f *failure) grpc() error {
 		return nil
 	case f.err != nil:
 		return f.err
+	case f.behind != nil:
+		return wrapping{f}
 	}
 	s := status.New(f.code, f.message).Proto()
 	s.Details = f.details
@@ -79,6 +89,9 @@ func (f *failure) connect() error {
 		return f.err
 	}
 	e := connect.NewError(connect.Code(f.code), errors.New(f.message))
+	if f.behind != nil {
+		e = connect.NewError(connect.Code(f.code), wrapping{f})
+	}
 	for _, d := range f.details {
 		detail, _ := connect.NewErrorDetail(d) // an Any: can't fail
 		e.AddDetail(detail)
