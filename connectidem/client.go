@@ -2,6 +2,7 @@ package connectidem
 
 import (
 	"context"
+	"net/http"
 
 	"connectrpc.com/connect"
 
@@ -13,7 +14,8 @@ import (
 //
 // retry are the codes after which the interceptor tries again, five times at most, with growing waits, and within the call's
 // deadline. It obeys grpc-retry-pushback-ms. Without codes it tries once. Mount it outside of interceptors that repeat
-// calls: inside, each try would be another operation.
+// calls: inside, each try would be another operation. Interceptors further in get a request that is no [connect.Request]: its Any is
+// the message.
 func Client(retry ...connect.Code) connect.Interceptor {
 	again := make([]uint32, len(retry))
 	for i, code := range retry {
@@ -25,13 +27,12 @@ func Client(retry ...connect.Code) connect.Interceptor {
 			if !spec.IsClient {
 				return next(ctx, request)
 			}
-			header := request.Header()
+			header := request.Header().Clone() // the caller may send the request again, as another operation
 			if len(header.Values(rpckit.KeyName)) == 0 && spec.IdempotencyLevel != connect.IdempotencyNoSideEffects {
 				header.Set(rpckit.KeyName, rpckit.NewKey())
-				defer header.Del(rpckit.KeyName) // the caller may send the request again, as another operation
 			}
 			rpckit.Retry(ctx, again, func() (uint32, []string) {
-				if response, err = next(ctx, request); err == nil {
+				if response, err = next(ctx, &try{request, header.Clone()}); err == nil {
 					return 0, nil
 				}
 				e, _ := asError(err)
@@ -41,3 +42,12 @@ func Client(retry ...connect.Code) connect.Interceptor {
 		}
 	})
 }
+
+// try is one try of a request. Its header is its own: connect adds to it, and the transport may still read it when the try has ended.
+type try struct {
+	connect.AnyRequest
+	header http.Header
+}
+
+// Header implements [connect.AnyRequest].
+func (t *try) Header() http.Header { return t.header }
