@@ -13,7 +13,6 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/idem-go/idem/adapterkit/rpckit"
-	"github.com/idem-go/idem/core"
 )
 
 // stringField returns a field of that name and type, or nil.
@@ -90,16 +89,14 @@ func decode(a *rpckit.Answer) (m proto.Message, failed *connect.Error, ok bool) 
 	return m, nil, proto.Unmarshal(a.Body, m) == nil
 }
 
-// Finished returns the verdict for the function of [core.Uncertain] that has found out that an abandoned run took effect:
-// duplicates get response or, if err is not nil, what that is on the wire. The error says that response is no message that can be stored.
-func Finished(response proto.Message, err error) (core.Verdict, error) {
+// Encode returns what is stored of an answer: response or, if err is not nil, what that is on the wire. It is for [core.Finished], in the
+// function of [core.Uncertain], and for SettleTask of [core.Engine.Operations], where somebody has found out that an abandoned run took
+// effect. The error says that response can't be stored.
+func Encode(response proto.Message, err error) ([]byte, error) {
 	var failed *connect.Error
 	if err != nil {
 		failed, _ = asError(err)
 	}
-	a, fault := encode(response, failed)
-	if fault != nil {
-		return core.Unknown(), fault
-	}
-	return core.Finished(a.Encode()), nil
+	a, err := encode(response, failed)
+	return a.Encode(), err
 }

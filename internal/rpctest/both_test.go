@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	pb "google.golang.org/genproto/googleapis/rpc/errdetails"
@@ -16,6 +17,7 @@ import (
 	"github.com/idem-go/idem/adapterkit/rpckit"
 	"github.com/idem-go/idem/connectidem"
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/operations"
 	"github.com/idem-go/idem/grpcidem"
 	"github.com/idem-go/idem/idemtest"
 )
@@ -63,33 +65,50 @@ func TestOneStoreForBoth(t *testing.T) {
 	}
 }
 
-// What has been found out about an abandoned run is what duplicates get.
-func TestFinished(t *testing.T) {
+// What has been found out about an abandoned run, by the service or by an operator, is what duplicates get.
+func TestEncode(t *testing.T) {
 	failed := &failure{code: codes.NotFound, message: "no such book"}
-	for name, finish := range map[string]func(proto.Message, *failure) (core.Verdict, error){
-		"grpcidem":    func(m proto.Message, f *failure) (core.Verdict, error) { return grpcidem.Finished(m, f.grpc()) },
-		"connectidem": func(m proto.Message, f *failure) (core.Verdict, error) { return connectidem.Finished(m, f.connect()) },
+	for name, encode := range map[string]func(proto.Message, *failure) ([]byte, error){
+		"grpcidem":    func(m proto.Message, f *failure) ([]byte, error) { return grpcidem.Encode(m, f.grpc()) },
+		"connectidem": func(m proto.Message, f *failure) ([]byte, error) { return connectidem.Encode(m, f.connect()) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, f := range []*failure{nil, failed} {
-				verdict, err := finish(&pb.ErrorInfo{Reason: "found"}, f)
+				answer, err := encode(&pb.ErrorInfo{Reason: "found"}, f)
 				require.NoError(t, err)
+				verdict := core.Unknown()
 				c := config{Config: rpckit.Config{Policy: core.TaskPolicy{Record: core.Record{Abandoned: core.Uncertain(
-					func(_ context.Context, _ core.Uncertainty) (core.Verdict, error) { return verdict, nil })}}}}
+					func(context.Context, core.Uncertainty) (core.Verdict, error) { return verdict, nil })}}}}
 				each(t, c, echo(), func(r *rig) {
+					verdict = core.Finished(answer)
 					r.NextIsAbandoned(1)
-					a := r.ask(order, "k-1", "")
-					require.True(r, a.replayed())
-					if f == nil {
-						require.Equal(r, "found", a.response.GetReason())
-					} else {
-						require.Equal(r, f.code, a.code)
-						require.Equal(r, f.message, a.message)
+					replayed := func(key string) {
+						a := r.ask(order, key, "")
+						require.True(r, a.replayed())
+						require.Equal(r, f == nil, a.response.GetReason() == "found")
+						if f != nil {
+							require.Equal(r, f.code, a.code)
+							require.Equal(r, f.message, a.message)
+						}
 					}
+					replayed("k-1")
+
+					verdict = core.Unknown()
+					ops, err := r.Operations()
+					require.NoError(r, err)
+					for key, value := range map[string][]byte{"k-2": answer, "k-3": []byte("no answer")} {
+						r.NextIsAbandoned(1)
+						require.Equal(r, "UNCERTAIN", r.ask(order, key, "").reason(r.T))
+						op, err := ops.LookupKey(r.Context(), "ann", "DO "+order, key)
+						require.NoError(r, err)
+						require.NoError(r, ops.SettleTask(r.Context(), op, value, time.Hour, operations.By{Actor: "op", Reason: "the bank says so"}))
+					}
+					replayed("k-2")
+					require.Equal(r, "RESULT_UNAVAILABLE", r.ask(order, "k-3", "").reason(r.T))
 					r.WantRuns("DO "+order, 0)
 				})
 			}
-			_, err := finish(nil, nil)
+			_, err := encode(nil, nil)
 			require.Error(t, err, "nothing that can be stored")
 		})
 	}
