@@ -30,7 +30,6 @@ func TestBoundaries(t *testing.T) {
 		"github.com/jackc/pgx":              "the drivers are the consumer's choice",
 		"github.com/go-sql-driver/mysql":    "the drivers are the consumer's choice",
 		"modernc.org/sqlite":                "the drivers are the consumer's choice",
-		"github.com/idem-go/idem/internal":  "what starts servers is for tests",
 		"github.com/idem-go/idem/sign":      "core and sign do not know each other; adapters know both",
 		"github.com/idem-go/idem/core":      "sign is a leaf: who only verifies signatures compiles nothing else",
 		"github.com/idem-go/idem/httpidem":  "arrows go from adapter to core",
@@ -44,6 +43,7 @@ func TestBoundaries(t *testing.T) {
 		"github.com/dadrus/httpsig":         "the other implementation is for tests",
 
 		"github.com/idem-go/idem/adapterkit":        "arrows go from adapter to core",
+		"github.com/idem-go/idem/internal/backend":  "what starts servers is for tests",
 		"github.com/idem-go/idem/sign/sortedparams": "only who signs parameters compiles a reader of forms and JSON for them",
 	}
 	const (
@@ -61,6 +61,7 @@ func TestBoundaries(t *testing.T) {
 		"sign":                   nil,
 		"sign/rfc9421":           {"github.com/dunglas/httpsfv"},
 		"sign/sortedparams":      nil,
+		"idemclient":             nil,
 		"adapterkit":             {core, sign},
 		"adapterkit/fasthttpkit": {core, sign, kit, "github.com/valyala/fasthttp"},
 		"httpidem":               {core, sign, kit},

@@ -4,15 +4,12 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"io"
-	"math"
-	"math/rand/v2"
 	"net/http"
 	"net/url"
-	"strconv"
 	"strings"
 	"time"
 
+	"github.com/idem-go/idem/internal/retry"
 	"github.com/idem-go/idem/sign/internal/form"
 )
 
@@ -22,9 +19,10 @@ import (
 //	client := &http.Client{Transport: &sign.Transport{Key: key}}
 //
 // A request is retried only if its method is idempotent (RFC 9110, section 9.2.2) or it has an Idempotency-Key (see
-// OperationHeader). It is then retried after a connection error, after 429, 502, 503 and 504, and after 409 and 425 with a
-// Retry-After. The pause is what Retry-After asks for, or else random and growing. The last attempt's response or error goes
-// to the client.
+// OperationHeader). It is then retried after a connection error, after 408, 425, 429, 502, 503 and 504, and after 409 with a
+// Retry-After. The pause is what Retry-After asks for and a little more, or else random and growing. The last attempt's response
+// or error goes to the client. As the Base of a [github.com/idem-go/idem/idemclient.Transport], which retries itself, it makes
+// one attempt for each of that one's, and retries the requests that that one only passes on.
 //
 // A redirect to another host or scheme is an error, because the server could choose what the client signs for a third party.
 //
@@ -51,11 +49,6 @@ type Transport struct {
 const (
 	defaultAttempts = 3
 	defaultMaxWait  = 30 * time.Second
-	firstPause      = 100 * time.Millisecond
-	// maxDrained is how many bytes of an unused response are read, so that its connection can serve the next attempt.
-	maxDrained = 64 << 10
-	// maxDraining is how long that may take.
-	maxDraining = 50 * time.Millisecond
 )
 
 // RoundTrip implements [http.RoundTripper]. It closes r's body and changes nothing else of r.
@@ -67,37 +60,37 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if leavesOrigin(r) {
 		return nil, errRedirected
 	}
-	base, attempts, maxWait := t.Base, cmp.Or(t.MaxAttempts, defaultAttempts), cmp.Or(t.MaxWait, defaultMaxWait)
+	base := t.Base
 	if base == nil {
 		base = http.DefaultTransport
 	}
-	if !t.isRepeatable(r) {
-		attempts = 1
-	}
-	for n := 1; ; n++ {
+	send := func() retry.Try {
 		attempt := r.Clone(r.Context())
 		derived, err := signRequest(attempt, body, t.Key, t.Options)
 		if err != nil {
-			return nil, err
+			return retry.Try{Err: err}
 		}
 		resp, err := base.RoundTrip(attempt)
-		if n >= attempts {
-			return resp, err
-		}
-		pause, again := nextPause(r.Context(), resp, err, n)
+		try := retry.Try{Response: resp, Err: err, Verdict: judge(resp, err)}
 		if derived { // from the second, so that the next attempt would be a replay in the same one
-			pause = max(pause, time.Second)
+			try.Apart = time.Second
 		}
-		if !again || pause > maxWait || !hasTime(r.Context(), pause) {
-			return resp, err
-		}
-		if resp != nil {
-			drain(resp.Body)
-		}
-		if !sleep(r.Context(), pause) {
-			return nil, context.Cause(r.Context())
-		}
+		return try
 	}
+	if outer := retry.FromContext(r.Context()); outer != nil {
+		try := send()
+		outer.Apart = try.Apart
+		return try.Response, try.Err
+	}
+	policy := retry.Policy{MaxTries: cmp.Or(t.MaxAttempts, defaultAttempts), MaxWait: cmp.Or(t.MaxWait, defaultMaxWait)}
+	if !t.isRepeatable(r) {
+		policy.MaxTries = 1
+	}
+	last, why := policy.Do(r.Context(), send)
+	if why == retry.Ended {
+		return nil, context.Cause(r.Context())
+	}
+	return last.Response, last.Err
 }
 
 var errRedirected = errors.New("sign: a redirect to another host is not signed")
@@ -123,75 +116,14 @@ func origin(u *url.URL) string {
 	return u.Scheme + "://" + strings.ToLower(u.Hostname()) + ":" + port
 }
 
-// drain reads and closes an unused body, so that its connection can be used again. It stops after a short time.
-func drain(body io.ReadCloser) {
-	timer := time.AfterFunc(maxDraining, func() { body.Close() })
-	_, _ = io.CopyN(io.Discard, body, maxDrained)
-	timer.Stop()
-	body.Close()
-}
-
 func (t *Transport) isRepeatable(r *http.Request) bool {
-	switch r.Method {
-	case "", http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace, http.MethodPut, http.MethodDelete:
-		return true
-	}
-	return r.Header.Get(cmp.Or(t.OperationHeader, form.IdempotencyKey)) != ""
+	return retry.IsSafe(r.Method) || r.Method == http.MethodPut || r.Method == http.MethodDelete ||
+		r.Header.Get(cmp.Or(t.OperationHeader, form.IdempotencyKey)) != ""
 }
 
-// nextPause reports whether to retry after the nth attempt, and how long to wait before.
-func nextPause(ctx context.Context, resp *http.Response, err error, n int) (pause time.Duration, again bool) {
-	grown := firstPause << min(n-1, 10)
-	pause = grown/2 + rand.N(grown)
-	if err != nil {
-		return pause, ctx.Err() == nil
+func judge(resp *http.Response, err error) retry.Verdict {
+	if err != nil || retry.IsTransient(resp.StatusCode) || resp.StatusCode == http.StatusConflict && resp.Header.Get("Retry-After") != "" {
+		return retry.Again
 	}
-	asked, says := retryAfterOf(resp)
-	if says {
-		pause = asked
-	}
-	switch resp.StatusCode {
-	case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
-		return pause, true
-	case http.StatusConflict, http.StatusTooEarly:
-		return pause, says
-	}
-	return 0, false
-}
-
-// retryAfterOf parses Retry-After (RFC 9110, section 10.2.3): seconds, or a date, which is compared with the response's Date.
-func retryAfterOf(resp *http.Response) (time.Duration, bool) {
-	field := resp.Header.Get("Retry-After")
-	switch seconds, err := strconv.ParseUint(field, 10, 31); {
-	case err == nil:
-		return time.Duration(seconds) * time.Second, true
-	case errors.Is(err, strconv.ErrRange):
-		return math.MaxInt64, true
-	}
-	at, err := http.ParseTime(field)
-	if err != nil {
-		return 0, false
-	}
-	now, err := http.ParseTime(resp.Header.Get("Date"))
-	if err != nil {
-		now = time.Now()
-	}
-	return max(at.Sub(now), 0), true
-}
-
-func hasTime(ctx context.Context, pause time.Duration) bool {
-	deadline, ok := ctx.Deadline()
-	return !ok || time.Until(deadline) > pause
-}
-
-// sleep waits for d. It returns false if ctx ends first.
-func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
+	return retry.Final
 }

@@ -1,0 +1,173 @@
+package idemclient
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/idem-go/idem/internal/retry"
+)
+
+// Header fields.
+const (
+	keyHeader     = "Idempotency-Key"
+	refusedHeader = "Idempotency-Refused"
+	expiresHeader = "Idempotency-Key-Expires"
+)
+
+// WithKey returns a context for a request whose key the caller has stored, so that the operation can go on after a crash.
+// The key is sent as it is: this module's guards take an RFC 8941 string ("k-1", with its quotes) and a bare token (k-1), both of
+// which are one key; other services may take only one of them. It has 1 to 255 printable ASCII characters. firstSent is when it was
+// first sent, or at the latest when it was stored; if that is longer ago than [Transport.KeyLifetime], or lies more than a minute ahead,
+// nothing is sent ([ErrOutcomeUnknown]). Zero: it has not been sent yet.
+//
+// The key is for one operation: requests of the context with another method or URL are refused. Safe methods and hosts that are
+// not guarded do not get it.
+func WithKey(ctx context.Context, key string, firstSent time.Time) context.Context {
+	return context.WithValue(ctx, chosenKey{}, &chosen{key: key, first: firstSent})
+}
+
+type chosenKey struct{}
+
+// chosen is a key that the caller has stored.
+type chosen struct {
+	key    string
+	first  time.Time
+	target atomic.Pointer[string] // of the requests that it is for; nil before the first
+}
+
+// skew is how far a caller's firstSent may lie ahead: it may come from another machine.
+const skew = time.Minute
+
+var errTwoRequests = errors.New("idemclient: this context's key was used for a request with another method or URL")
+
+// use returns what is known of the key, for the request r.
+func (c *chosen) use(r *http.Request) (*retry.Outer, error) {
+	if target := r.Method + " " + r.URL.String(); r.Response == nil && !c.target.CompareAndSwap(nil, &target) && *c.target.Load() != target {
+		return nil, errTwoRequests
+	}
+	if own := r.Header.Get(keyHeader); own != "" && own != c.key {
+		return nil, errors.New("idemclient: the request has an Idempotency-Key, and its context has another one")
+	}
+	if len(c.key) < 1 || len(c.key) > 255 || strings.ContainsFunc(c.key, func(c rune) bool { return c < ' ' || c > '~' }) {
+		return nil, errors.New("idemclient: a key has 1 to 255 printable ASCII characters")
+	}
+	return &retry.Outer{Key: c.key, First: c.first}, nil
+}
+
+// outerOf returns the key of a request and what is known of it; with an empty key if it gets none.
+func (t *Transport) outerOf(r *http.Request) (o *retry.Outer, err error) {
+	safe := retry.IsSafe(r.Method)
+	if redirected := earlier(r); redirected != nil && !safe {
+		return &retry.Outer{Key: redirected.Key, First: redirected.First, Lifetime: redirected.Lifetime}, nil
+	}
+	o = &retry.Outer{}
+	if c, ok := r.Context().Value(chosenKey{}).(*chosen); safe {
+		// It needs no key.
+	} else if ok {
+		if o, err = c.use(r); err != nil {
+			return nil, err
+		}
+	} else if o.Key = r.Header.Get(keyHeader); o.Key == "" {
+		o.Key = `"` + rand.Text() + `"` // an RFC 8941 string of 130 random bits
+	}
+	if o.First.IsZero() {
+		o.First = time.Now()
+	}
+	o.Lifetime = t.KeyLifetime
+	if o.Lifetime == 0 {
+		o.Lifetime = defaultKeyLifetime
+	}
+	return o, nil
+}
+
+// isExpired reports whether the key must not be sent any more after a pause. The monotonic clock stands still while a machine
+// sleeps, and the other one may be set back: the later one counts.
+func isExpired(o *retry.Outer, pause time.Duration) bool {
+	if o.Key == "" {
+		return false
+	}
+	now := time.Now()
+	age := max(now.Sub(o.First), now.Round(0).Sub(o.First.Round(0)))
+	return age+pause >= o.Lifetime || age < -skew
+}
+
+// earlier returns what is known of the request to a guarded host that has been redirected to r. Nil: there was none.
+func earlier(r *http.Request) *retry.Outer {
+	for resp := r.Response; resp != nil && resp.Request != nil; resp = resp.Request.Response {
+		if o := retry.FromContext(resp.Request.Context()); o != nil && o.Key != "" {
+			return o
+		}
+	}
+	return nil
+}
+
+// changesMethod reports whether r follows a redirect that has changed the method.
+func changesMethod(r *http.Request) bool {
+	return r.Response != nil && r.Response.Request != nil && r.Response.Request.Method != r.Method
+}
+
+// withoutKey returns r without an Idempotency-Key, in which http.Client puts that of the first request after each redirect.
+func withoutKey(r *http.Request) *http.Request {
+	if r.Header.Get(keyHeader) == "" {
+		return r
+	}
+	r = r.WithContext(r.Context())
+	r.Header = r.Header.Clone()
+	r.Header.Del(keyHeader)
+	return r
+}
+
+// ErrOutcomeUnknown is in the chain of an [*Error] if the key is too old to be sent again: the operation may have been carried out,
+// and another try, under this key or another, may carry it out twice. Find out first.
+var ErrOutcomeUnknown = errors.New("outcome unknown: the key is too old to be sent")
+
+// Error says why an operation has no answer yet. It may have been carried out. Who wants to go on sends the request again, with
+// [WithKey] of Key and FirstSent, unless it is [ErrOutcomeUnknown].
+//
+// It unwraps to the error of the last try, to the cause of the context's end and to ErrOutcomeUnknown, as far as they apply.
+type Error struct {
+	// Key is the Idempotency-Key. Empty: the request had none.
+	Key string
+	// FirstSent is when the key was first sent.
+	FirstSent time.Time
+	// Tries is how often the request was sent, those included that net/http has sent by itself.
+	Tries int
+	// Response is the answer to the last try. Its body is in memory, up to 64 KiB of it, and needs no closing. Nil: that try
+	// had no answer.
+	Response *http.Response
+
+	why    string
+	causes []error
+}
+
+// Error returns how often the request was sent, why it is not sent again, and what the last try has brought. It does not
+// contain the key.
+func (e *Error) Error() string {
+	text := fmt.Sprintf("idemclient: %s; sent %d times", e.why, e.Tries)
+	if e.Response != nil {
+		text += fmt.Sprintf("; the last answer is %d %s", e.Response.StatusCode, http.StatusText(e.Response.StatusCode))
+	}
+	for _, cause := range e.causes {
+		text += ": " + cause.Error()
+	}
+	return text
+}
+
+// Unwrap returns the causes.
+func (e *Error) Unwrap() []error { return e.causes }
+
+// Timeout reports whether a time limit has ended the last try. [net/url.Error.Timeout] asks for it.
+func (e *Error) Timeout() bool {
+	for _, cause := range e.causes {
+		if limit, ok := cause.(interface{ Timeout() bool }); ok && limit.Timeout() {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,449 @@
+package idemclient
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptrace"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/idem-go/idem/internal/retry"
+)
+
+// Transport is an [http.RoundTripper] that sends each request to a guarded host until it has an answer, under one Idempotency-Key.
+// The package documentation says what it does with which answer.
+//
+// The zero value only passes requests on. Do not change the fields once the transport is in use, and do not copy it; it is then
+// safe for concurrent use.
+type Transport struct {
+	// Hosts are the guarded hosts: those whose services take an Idempotency-Key. Each is a name, which stands for all its
+	// ports, or a name with a port; without wildcards. Requests to other hosts are passed on to Base, as are CONNECT and requests for an
+	// upgrade of the protocol. Empty: all are.
+	Hosts []string
+	// Base sends the requests. Nil: [http.DefaultTransport].
+	Base http.RoundTripper
+	// MaxTries is how many times a request is sent at most; while the operation is running on the server, it is asked for more
+	// often. Zero: 5. One: no retries.
+	MaxTries int
+	// TryTimeout is how long a try may take until there is the header of the response, from the last part of the body that
+	// was sent. It does not hold for bodies that can be sent only once. Zero: 30 s. Negative: no limit.
+	TryTimeout time.Duration
+	// MaxWait is the longest pause between two tries. Zero: 30 s.
+	MaxWait time.Duration
+	// KeyLifetime is for how long after a key was first sent it may be sent again. It is at most what the service keeps its
+	// results for. An Idempotency-Key-Expires of an answer takes its place. Zero: 24 h.
+	KeyLifetime time.Duration
+	// Budget is how many tries, beyond the first of each request, one of the Hosts gets in a second, from all callers together;
+	// ten answers from there add one. If it is used up, callers wait for their turn, up to MaxWait. Zero: 10.
+	Budget int
+	// Retry500 says that a 500 is tried again. Set it if the service does not replay a 500.
+	Retry500 bool
+	// Observe is called after each try. Calls may be concurrent. Nil: no calls.
+	Observe func(Try)
+
+	once  sync.Once
+	hosts []host
+	fault error
+}
+
+// Try is what [Transport.Observe] is told of a try.
+type Try struct {
+	// Request is what was sent. Do not change it.
+	Request *http.Request
+	// ResendCount is how many tries there were before, OpenTelemetry's http.request.resend_count. What net/http has sent
+	// again by itself is counted.
+	ResendCount int
+	// Response is the answer. Do not change it or read its body. Nil: Err says why there is none.
+	Response *http.Response
+	Err      error
+	// Pause is the time until the next try. Zero: this is the last.
+	Pause time.Duration
+}
+
+const (
+	defaultTries       = 5
+	defaultTryTimeout  = 30 * time.Second
+	defaultMaxWait     = 30 * time.Second
+	defaultKeyLifetime = 24 * time.Hour
+	defaultBudget      = 10
+)
+
+// RoundTrip implements [http.RoundTripper]. It closes r's body and changes nothing else of r. Its error is an [*Error], unless
+// r could not be sent at all or was only passed on.
+func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
+	base := t.Base
+	if base == nil {
+		base = http.DefaultTransport
+	}
+	if r.URL == nil {
+		return base.RoundTrip(r) // which says so
+	}
+	h, err := t.guarded(r.URL)
+	if err == nil && (h == nil || changesMethod(r)) {
+		if r.Response != nil && (h != nil || earlier(r) != nil) {
+			r = withoutKey(r)
+		}
+		return base.RoundTrip(r)
+	}
+	if err == nil && (r.Method == http.MethodConnect || r.Header.Get("Upgrade") != "" || isTry(r)) {
+		return base.RoundTrip(r)
+	}
+	c := call{t: t, r: r, base: base}
+	if err == nil {
+		c.outer, err = t.outerOf(r)
+	}
+	if err == nil {
+		err = c.openBody()
+	}
+	if err != nil {
+		closeBody(r)
+		return nil, err
+	}
+	if isExpired(c.outer, 0) {
+		closeBody(r)
+		return nil, c.giveUp(retry.Try{}, retry.Expired)
+	}
+	policy := retry.Policy{
+		MaxTries: cmp.Or(t.MaxTries, defaultTries), MaxWait: cmp.Or(t.MaxWait, defaultMaxWait),
+		Reserve: func(within time.Duration) (time.Duration, bool) {
+			return h.budget.take(cmp.Or(t.Budget, defaultBudget), within)
+		},
+		Expired: func(pause time.Duration) bool { return isExpired(c.outer, pause) },
+		Observe: c.observe,
+	}
+	if c.once {
+		policy.MaxTries = 1
+	}
+	last, why := policy.Do(r.Context(), c.send)
+	if why == retry.Stands && last.Err == nil {
+		h.budget.answered(cmp.Or(t.Budget, defaultBudget))
+		return last.Response, nil
+	}
+	return nil, c.giveUp(last, why)
+}
+
+// isTry reports whether r is a try of another Transport.
+func isTry(r *http.Request) bool {
+	o := retry.FromContext(r.Context())
+	return o != nil && o.Key == r.Header.Get(keyHeader) && (o.Key != "" || retry.IsSafe(r.Method))
+}
+
+func closeBody(r *http.Request) {
+	if r.Body != nil {
+		r.Body.Close()
+	}
+}
+
+// call is one request and its tries.
+type call struct {
+	t     *Transport
+	r     *http.Request
+	base  http.RoundTripper
+	outer *retry.Outer
+	// body returns the body of the next try; length is its ContentLength. Nil: there is no body.
+	body   func() (io.ReadCloser, error)
+	length int64
+	once   bool // it can be sent only once
+
+	request *http.Request // the last try
+	tries   int
+	resent  atomic.Int64 // how often net/http has begun to send the last try
+}
+
+// maxBuffered is the length of the longest body that is kept in memory, in bytes.
+const maxBuffered = 1 << 20
+
+// openBody finds out how to send the body several times.
+func (c *call) openBody() error {
+	r := c.r
+	c.length = r.ContentLength
+	switch {
+	case r.Body == nil || r.Body == http.NoBody:
+		return nil
+	case r.GetBody != nil:
+		first := r.Body
+		c.body = func() (io.ReadCloser, error) {
+			if first == nil {
+				return r.GetBody()
+			}
+			body := first
+			first = nil
+			return body, nil
+		}
+		return nil
+	case r.ContentLength > maxBuffered:
+		c.once, c.body = true, func() (io.ReadCloser, error) { return r.Body, nil }
+		return nil
+	}
+	stop := context.AfterFunc(r.Context(), func() { r.Body.Close() }) // which ends the reading
+	read, err := io.ReadAll(io.LimitReader(r.Body, maxBuffered+1))
+	if !stop() {
+		return context.Cause(r.Context())
+	}
+	if err != nil {
+		return fmt.Errorf("idemclient: reading the body: %w", err)
+	}
+	if len(read) > maxBuffered {
+		c.once, c.body = true, func() (io.ReadCloser, error) {
+			return withClose(io.MultiReader(bytes.NewReader(read), r.Body), r.Body), nil
+		}
+		return nil
+	}
+	if err := r.Body.Close(); err != nil {
+		return fmt.Errorf("idemclient: closing the body: %w", err)
+	}
+	if length := int64(len(read)); r.ContentLength > 0 && length != r.ContentLength {
+		return fmt.Errorf("idemclient: the body has %d bytes, but ContentLength is %d", length, r.ContentLength)
+	} else if len(r.Trailer) == 0 { // which only a body of unknown length has
+		c.length = length
+	}
+	c.body = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(read)), nil }
+	return nil
+}
+
+// send makes one try.
+func (c *call) send() retry.Try {
+	began := time.Now()
+	c.request, c.outer.Apart = nil, 0
+	c.resent.Store(0)
+	ctx, cancel := context.WithCancelCause(retry.NewContext(c.r.Context(), c.outer))
+	limit := startLimit(cmp.Or(c.t.TryTimeout, defaultTryTimeout), c.once, cancel)
+	resp, verdict, err := c.roundTrip(ctx, limit)
+	limit.stop()
+	if cause := context.Cause(ctx); cause != nil { // then the body can't be read, either
+		if _, ours := cause.(errTryTimeout); ours || err == nil {
+			err = cause
+		}
+	}
+	if err != nil {
+		if resp != nil {
+			resp.Body.Close()
+		}
+		cancel(nil)
+		return retry.Try{Err: err, Verdict: verdict, Apart: c.outer.Apart}
+	}
+	if expires := retry.Until(resp, resp.Header.Get(expiresHeader)); expires != 0 {
+		c.outer.Lifetime = began.Add(expires).Sub(c.outer.First)
+	}
+	resp.Body = &body{resp.Body, cancel}
+	return retry.Try{Response: resp, Verdict: verdict, Apart: c.outer.Apart}
+}
+
+// roundTrip makes the request of a try, and sends it.
+func (c *call) roundTrip(ctx context.Context, limit *limit) (*http.Response, retry.Verdict, error) {
+	if c.outer.Key != "" && c.body == nil {
+		// net/http may send it again by itself. A body that is empty, but not nil, would prevent that; but over HTTP/2 it
+		// would be one of unknown length.
+		ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteHeaders: func() { c.resent.Add(1) }})
+	}
+	r := c.r.WithContext(ctx)
+	r.Header = r.Header.Clone()
+	if r.Header == nil {
+		r.Header = make(http.Header, 1)
+	}
+	if c.outer.Key != "" && r.Header.Get(keyHeader) == "" {
+		r.Header.Set(keyHeader, c.outer.Key)
+	}
+	if c.body != nil {
+		read, err := c.body()
+		if err != nil {
+			return nil, retry.Final, fmt.Errorf("the body for another try: %w", err)
+		}
+		if limit.timer != nil && (c.length < 0 || c.length > inOneGo) {
+			read = &sending{read, limit}
+		}
+		// Without GetBody, net/http does not send it again by itself.
+		r.Body, r.GetBody, r.ContentLength = read, nil, c.length
+	}
+	c.request = r
+	resp, err := c.base.RoundTrip(r)
+	c.tries += 1 + int(max(c.resent.Load()-1, 0))
+	if err != nil {
+		if _, never := errors.AsType[*tls.CertificateVerificationError](err); never {
+			return nil, retry.Final, err
+		}
+		return nil, retry.Again, err
+	}
+	if resp.Request == nil {
+		resp.Request = r
+	}
+	if resp.Body == nil {
+		resp.Body = http.NoBody
+	}
+	verdict, err := c.judge(resp)
+	return resp, verdict, err
+}
+
+// judge says what an answer means. An error is one of reading it.
+func (c *call) judge(resp *http.Response) (retry.Verdict, error) {
+	switch resp.Header.Get(refusedHeader) {
+	case "in_progress":
+		return retry.Running, nil
+	case "rate_limited", "store_unavailable", "shutting_down", "unfinished":
+		return retry.Again, nil
+	}
+	if retry.IsTransient(resp.StatusCode) || c.t.Retry500 && resp.StatusCode == http.StatusInternalServerError {
+		return retry.Again, nil
+	}
+	if resp.StatusCode != http.StatusConflict || !strings.Contains(resp.Header.Get("Content-Type"), "json") {
+		return retry.Final, nil
+	}
+	read, err := io.ReadAll(io.LimitReader(resp.Body, maxProblem))
+	if err != nil {
+		return retry.Again, err
+	}
+	var members any
+	if json.Unmarshal(read, &members) == nil && saysInFlight(members) {
+		return retry.Running, nil
+	}
+	resp.Body = withClose(io.MultiReader(bytes.NewReader(read), resp.Body), resp.Body)
+	return retry.Final, nil
+}
+
+// maxProblem is how much of a 409 is looked at, in bytes.
+const maxProblem = 64 << 10
+
+// saysInFlight reports whether a member "code" of a JSON value, at any depth, says that the operation is running: as in the
+// Agentic Commerce Protocol, the Ad Context Protocol, and at Stripe.
+func saysInFlight(value any) bool {
+	switch v := value.(type) {
+	case []any:
+		return slices.ContainsFunc(v, saysInFlight)
+	case map[string]any:
+		switch code, _ := v["code"].(string); strings.ToLower(code) {
+		case "idempotency_in_flight", "idempotency_key_in_use":
+			return true
+		}
+		for _, member := range v {
+			if saysInFlight(member) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func (c *call) observe(try retry.Try, pause time.Duration) {
+	if c.t.Observe != nil && c.request != nil {
+		c.t.Observe(Try{Request: c.request, ResendCount: c.tries - 1, Response: try.Response, Err: try.Err, Pause: pause})
+	}
+}
+
+// giveUp returns the error that says why there is no answer.
+func (c *call) giveUp(last retry.Try, why retry.Why) error {
+	retry.Detach(last.Response)
+	e := &Error{Key: c.outer.Key, FirstSent: c.outer.First, Tries: c.tries, Response: last.Response}
+	switch why {
+	case retry.Stands:
+		e.why = "another try would not help"
+	case retry.Ended:
+		e.why = "the context has ended"
+	case retry.NoTries:
+		if e.why = "no more tries"; c.once {
+			e.why = "the body can't be read again"
+		}
+	case retry.TooLong:
+		e.why = "the server asks to wait too long"
+	case retry.NoTime:
+		e.why = "the deadline comes before the next try"
+	case retry.NoBudget:
+		e.why = "the host's budget of tries is used up"
+	case retry.Expired:
+		e.why, e.causes = "not sent again", append(e.causes, ErrOutcomeUnknown)
+	}
+	if ended := context.Cause(c.r.Context()); ended != nil {
+		e.why = "the context has ended"
+		if !errors.Is(last.Err, ended) {
+			e.causes = append(e.causes, ended)
+		}
+	}
+	if last.Err != nil {
+		e.causes = append(e.causes, last.Err)
+	}
+	return e
+}
+
+// body is that of a response. The context of its try ends when it is closed.
+type body struct {
+	io.ReadCloser
+	cancel context.CancelCauseFunc
+}
+
+func (b *body) Close() error {
+	defer b.cancel(nil)
+	return b.ReadCloser.Close()
+}
+
+// inOneGo is the length of the longest body that is sent at once, in bytes: its parts are not watched.
+const inOneGo = 64 << 10
+
+// sending is the body of a request whose try may take longer as long as it is being sent.
+type sending struct {
+	io.ReadCloser
+	limit *limit
+}
+
+func (s *sending) Read(p []byte) (int, error) {
+	n, err := s.ReadCloser.Read(p)
+	s.limit.prolong()
+	return n, err
+}
+
+// withClose returns a body that reads r, and closes c.
+func withClose(r io.Reader, c io.Closer) io.ReadCloser {
+	return struct {
+		io.Reader
+		io.Closer
+	}{r, c}
+}
+
+// limit is the time limit of a try.
+type limit struct {
+	after   time.Duration
+	mu      sync.Mutex
+	timer   *time.Timer // nil: there is no limit
+	stopped bool
+}
+
+func startLimit(after time.Duration, none bool, cancel context.CancelCauseFunc) *limit {
+	l := &limit{after: after}
+	if after > 0 && !none {
+		l.timer = time.AfterFunc(after, func() { cancel(errTryTimeout(after)) })
+	}
+	return l
+}
+
+func (l *limit) prolong() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.stopped {
+		l.timer.Reset(l.after)
+	}
+}
+
+func (l *limit) stop() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.stopped = true
+	if l.timer != nil {
+		l.timer.Stop()
+	}
+}
+
+// errTryTimeout is what ends a try that takes too long.
+type errTryTimeout time.Duration
+
+func (e errTryTimeout) Error() string { return fmt.Sprintf("no answer within %v", time.Duration(e)) }
+
+// Timeout reports that this is an error of time, as in [net.Error].
+func (errTryTimeout) Timeout() bool { return true }

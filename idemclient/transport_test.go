@@ -1,0 +1,311 @@
+package idemclient_test
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/codes"
+	"github.com/idem-go/idem/idemclient"
+)
+
+var (
+	hosts = []string{"api.test"}
+	reset = errors.New("connection reset")
+)
+
+func request(ctx context.Context, t *testing.T, method, url, body string) *http.Request {
+	t.Helper()
+	r, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(body))
+	require.NoError(t, err)
+	return r
+}
+
+func TestTries(t *testing.T) {
+	refused := func(status int, code codes.Code, seconds string) *http.Response {
+		return answer(status, core.RefusedHeader, string(code), "Retry-After", seconds)
+	}
+	inFlight := func(body string) *http.Response {
+		return answer(409, "Content-Type", "application/json", "Retry-After", "1", "body", body)
+	}
+	done := answer(201, "body", "done")
+	for _, c := range []struct {
+		name      string
+		transport *idemclient.Transport // nil: a zero one
+		method    string
+		answers   []any
+		sent      int
+		status    int           // of what the caller gets; 0: an Error
+		why       string        // in that
+		last      int           // the status of its Response
+		waited    time.Duration // at least, and not half as much and two seconds more
+	}{
+		{name: "done at once", answers: []any{done}, sent: 1, status: 201},
+		{name: "a broken connection", answers: []any{reset, done}, sent: 2, status: 201},
+		{name: "each status that passes", answers: []any{answer(408), answer(425), answer(429), done}, sent: 4, status: 201},
+		{name: "each status of a gateway", answers: []any{answer(502), answer(503), answer(504), done}, sent: 4, status: 201},
+		{name: "Retry-After in seconds", answers: []any{answer(503, "Retry-After", "7"), done}, sent: 2, status: 201, waited: 7 * time.Second},
+		{name: "Retry-After as a date, by the server's clock", answers: []any{
+			answer(429, "Date", "Tue, 14 Nov 2023 22:13:20 GMT", "Retry-After", "Tue, 14 Nov 2023 22:13:25 GMT"), done,
+		}, sent: 2, status: 201, waited: 5 * time.Second},
+		{name: "a date that is past", answers: []any{answer(503, "Retry-After", "Tue, 14 Nov 1995 22:13:20 GMT"), done}, sent: 2, status: 201},
+		{name: "running", answers: []any{refused(409, codes.InProgress, "1"), done}, sent: 2, status: 201, waited: time.Second},
+		{name: "running for longer than there are tries", transport: &idemclient.Transport{MaxTries: 2},
+			answers: []any{refused(409, codes.InProgress, "1"), reset, refused(409, codes.InProgress, "1"), refused(409, codes.InProgress, "1"), done}, sent: 5, status: 201, waited: 3 * time.Second},
+		{name: "running, in a format of the service's own", answers: []any{refused(200, codes.InProgress, "2"), done}, sent: 2, status: 201, waited: 2 * time.Second},
+		{name: "refused for a while, with a status of the service's own", answers: []any{refused(400, codes.StoreUnavailable, "1"), refused(400, codes.ShuttingDown, "1"),
+			refused(400, codes.Unfinished, "1"), refused(400, codes.RateLimited, "1"), done}, sent: 5, status: 201, waited: 4 * time.Second},
+		{name: "ACP", answers: []any{inFlight(`{"type":"invalid_request","code":"idempotency_in_flight"}`), done}, sent: 2, status: 201, waited: time.Second},
+		{name: "AdCP", answers: []any{inFlight(`{"errors":[{"code":"IDEMPOTENCY_IN_FLIGHT"}]}`), done}, sent: 2, status: 201, waited: time.Second},
+		{name: "Stripe", answers: []any{inFlight(`{"error":{"code":"idempotency_key_in_use"}}`), done}, sent: 2, status: 201, waited: time.Second},
+		{name: "another 409 of JSON", answers: []any{inFlight(`{"code":"out_of_stock","in":["idempotency_in_flight"]}`)}, sent: 1, status: 409},
+		{name: "another 409", answers: []any{answer(409, "Retry-After", "1")}, sent: 1, status: 409},
+		{name: "duplicate", answers: []any{refused(409, codes.Duplicate, "")}, sent: 1, status: 409},
+		{name: "400", answers: []any{answer(400)}, sent: 1, status: 400},
+		{name: "401", answers: []any{answer(401)}, sent: 1, status: 401},
+		{name: "403", answers: []any{answer(403)}, sent: 1, status: 403},
+		{name: "413", answers: []any{answer(413)}, sent: 1, status: 413},
+		{name: "422", answers: []any{refused(422, codes.KeyReused, "")}, sent: 1, status: 422},
+		{name: "500", answers: []any{answer(500)}, sent: 1, status: 500},
+		{name: "500, which is not replayed", transport: &idemclient.Transport{Retry500: true}, answers: []any{answer(500), done}, sent: 2, status: 201},
+		{name: "asked to wait too long", answers: []any{answer(503, "Retry-After", "31")}, sent: 1, why: "wait too long", last: 503},
+		{name: "asked to wait for ages", answers: []any{answer(503, "Retry-After", "99999999999999999999")}, sent: 1, why: "wait too long", last: 503},
+		{name: "running for too long", answers: []any{refused(409, codes.InProgress, "31")}, sent: 1, why: "wait too long", last: 409},
+		{name: "MaxWait", transport: &idemclient.Transport{MaxWait: time.Hour}, answers: []any{answer(503, "Retry-After", "3000"), done}, sent: 2, status: 201, waited: 50 * time.Minute},
+		{name: "a short MaxWait bounds its own pauses", transport: &idemclient.Transport{MaxWait: time.Millisecond}, answers: []any{reset, done}, sent: 2, status: 201},
+		{name: "503 for ever", answers: []any{answer(503)}, sent: 5, why: "no more tries; sent 5 times; the last answer is 503 Service Unavailable", last: 503},
+		{name: "errors for ever", answers: []any{reset}, sent: 5, why: "no more tries; sent 5 times: connection reset"},
+		{name: "one try", transport: &idemclient.Transport{MaxTries: 1}, answers: []any{refused(409, codes.InProgress, "1")}, sent: 1, why: "no more tries", last: 409},
+		{name: "a certificate of somebody else", answers: []any{&tls.CertificateVerificationError{Err: reset}}, sent: 1, why: "would not help"},
+		{name: "GET", method: "GET", answers: []any{reset, answer(503), done}, sent: 3, status: 201},
+		{name: "DELETE", method: "DELETE", answers: []any{reset, answer(503), done}, sent: 3, status: 201},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				base := &script{answers: c.answers}
+				transport := cmp.Or(c.transport, new(idemclient.Transport))
+				transport.Base, transport.Hosts = base, hosts
+				began := time.Now()
+				resp, err := transport.RoundTrip(request(t.Context(), t, cmp.Or(c.method, "POST"), "https://api.test/a", "bytes"))
+				took := time.Since(began)
+
+				require.Len(t, base.sent, c.sent)
+				assert.GreaterOrEqual(t, took, c.waited)
+				assert.Less(t, took, c.waited*3/2+2*time.Second)
+				for _, s := range base.sent {
+					assert.Equal(t, base.sent[0].key, s.key)
+					assert.Equal(t, c.method == "GET", s.key == "")
+					assert.Equal(t, "bytes", s.body)
+				}
+				for i, body := range base.bodies {
+					assert.Equal(t, c.status == 0 || i < len(base.bodies)-1, body.closed > 0, "answer %d", i+1)
+				}
+				if c.status != 0 {
+					require.NoError(t, err)
+					require.Equal(t, c.status, resp.StatusCode)
+					body, err := io.ReadAll(resp.Body)
+					require.NoError(t, err)
+					require.Equal(t, c.answers[len(c.answers)-1].(*http.Response).Status, string(body))
+					resp.Body.Close()
+					return
+				}
+				e, ok := errors.AsType[*idemclient.Error](err)
+				require.True(t, ok, "%v", err)
+				assert.Nil(t, resp)
+				assert.Equal(t, c.sent, e.Tries)
+				assert.Equal(t, base.sent[0].key, e.Key)
+				assert.Equal(t, base.sent[0].at, e.FirstSent)
+				assert.ErrorContains(t, err, c.why)
+				assert.NotContains(t, err.Error(), e.Key)
+				if c.last != 0 {
+					require.NotNil(t, e.Response)
+					assert.Equal(t, c.last, e.Response.StatusCode)
+				} else {
+					assert.Nil(t, e.Response)
+					assert.ErrorIs(t, err, reset)
+				}
+			})
+		})
+	}
+}
+
+// The client's constants are those of the guards.
+func TestFieldsOfGuards(t *testing.T) {
+	require.Equal(t, []string{"Idempotency-Key", "Idempotency-Refused", "Idempotency-Key-Expires"},
+		[]string{core.DefaultKeyHeader, core.RefusedHeader, core.ExpiresHeader})
+}
+
+func TestContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		base := &script{answers: []any{answer(503, "Retry-After", "10", "body", "later")}}
+		transport := &idemclient.Transport{Hosts: hosts, Base: base}
+		send := func(ctx context.Context) (*idemclient.Error, time.Duration) {
+			began := time.Now()
+			_, err := transport.RoundTrip(request(ctx, t, "POST", "https://api.test/a", "bytes"))
+			e, ok := errors.AsType[*idemclient.Error](err)
+			require.True(t, ok, "%v", err)
+			return e, time.Since(began)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		e, took := send(ctx)
+		require.Zero(t, took, "there is no time for another try")
+		require.ErrorContains(t, e, "the deadline comes before the next try")
+		body, err := io.ReadAll(e.Response.Body)
+		require.NoError(t, err)
+		require.Equal(t, "later", string(body))
+
+		left := errors.New("the user has left")
+		ctx, leave := context.WithCancelCause(t.Context())
+		time.AfterFunc(3*time.Second, func() { leave(left) })
+		e, took = send(ctx)
+		require.ErrorIs(t, e, left)
+		require.Equal(t, 3*time.Second, took)
+		require.Equal(t, 503, e.Response.StatusCode)
+
+		base.answers = []any{func(r *http.Request) (*http.Response, error) {
+			<-r.Context().Done()
+			return nil, context.Cause(r.Context())
+		}}
+		ctx, cancel = context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		e, took = send(ctx)
+		require.ErrorIs(t, e, context.DeadlineExceeded)
+		require.True(t, e.Timeout())
+		require.Equal(t, time.Second, took)
+		require.Equal(t, 1, e.Tries)
+	})
+}
+
+// The limit of a try ends with the header of its response, and begins anew with each part of a long body.
+func TestTryTimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hang := func(r *http.Request) (*http.Response, error) {
+			<-r.Context().Done()
+			return nil, r.Context().Err()
+		}
+		slowly := func(r *http.Request) (*http.Response, error) {
+			resp := answer(201)
+			resp.Body = &watched{Reader: slow{strings.NewReader("answer"), 20 * time.Second, r.Context()}}
+			return resp, nil
+		}
+		base := &script{answers: []any{hang, slowly}}
+		var tries []idemclient.Try
+		transport := &idemclient.Transport{Hosts: hosts, Base: base, TryTimeout: 15 * time.Second, Observe: func(try idemclient.Try) { tries = append(tries, try) }}
+		long := strings.Repeat("x", 5*(64<<10))
+		r := request(t.Context(), t, "POST", "https://api.test/a", long)
+		r.Body = io.NopCloser(slow{r.Body, 10 * time.Second, t.Context()}) // of the first try
+		resp, err := transport.RoundTrip(r)
+		require.NoError(t, err)
+		body, err := io.ReadAll(resp.Body)
+		require.NoError(t, err)
+		require.Equal(t, "answer", string(body))
+		resp.Body.Close()
+		require.Len(t, base.sent, 2)
+		require.Equal(t, len(long), len(base.sent[0].body))
+
+		require.Len(t, tries, 2)
+		require.EqualError(t, tries[0].Err, "no answer within 15s")
+		require.NotZero(t, tries[0].Pause)
+		require.Same(t, resp, tries[1].Response)
+		require.Equal(t, []int{0, 1}, []int{tries[0].ResendCount, tries[1].ResendCount})
+		require.Equal(t, base.sent[1].key, tries[1].Request.Header.Get("Idempotency-Key"))
+		require.Zero(t, tries[1].Pause)
+
+		base.answers = []any{hang}
+		_, err = transport.RoundTrip(request(t.Context(), t, "POST", "https://api.test/a", "bytes"))
+		e, _ := errors.AsType[*idemclient.Error](err)
+		require.True(t, e.Timeout())
+		require.NotErrorIs(t, err, context.Canceled, "the caller has cancelled nothing")
+
+		began := time.Now()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		_, err = (&idemclient.Transport{Hosts: hosts, Base: base, TryTimeout: -1}).RoundTrip(request(ctx, t, "POST", "https://api.test/a", "bytes"))
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.Equal(t, time.Hour, time.Since(began))
+	})
+}
+
+// slow takes a while before each read.
+type slow struct {
+	io.Reader
+	pause time.Duration
+	ctx   context.Context
+}
+
+func (s slow) Read(p []byte) (int, error) {
+	time.Sleep(s.pause)
+	if s.ctx.Err() != nil {
+		return 0, s.ctx.Err()
+	}
+	return s.Reader.Read(p[:min(len(p), 64<<10)])
+}
+
+// However many callers there are: in an outage a host gets the first try of each, and then no more than its budget.
+func TestBudget(t *testing.T) {
+	for _, callers := range []int{20, 2000} {
+		synctest.Test(t, func(t *testing.T) {
+			base := &script{answers: []any{reset}}
+			transport := &idemclient.Transport{Hosts: []string{"api.test", "other.test"}, Base: base}
+			began := time.Now()
+			failed := make(chan error, callers)
+			for range callers {
+				r := request(t.Context(), t, "POST", "https://api.test/a", "bytes")
+				go func() {
+					_, err := transport.RoundTrip(r)
+					failed <- err
+				}()
+			}
+			for range callers {
+				require.ErrorIs(t, <-failed, reset)
+			}
+			perSecond := make(map[int]int)
+			for _, s := range base.sent[callers:] {
+				perSecond[int(s.at.Sub(began)/time.Second)]++
+			}
+			for second, n := range perSecond {
+				assert.LessOrEqual(t, n, 21, "second %d", second) // ten that were saved, ten, and one on the edge
+				assert.True(t, second == 0 || n <= 11, "second %d: %d", second, n)
+			}
+			assert.GreaterOrEqual(t, len(base.sent)-callers, min(4*callers, 200), "they wait for their turn")
+
+			// Another host has a budget of its own; ten answers are worth a try.
+			count := len(base.sent)
+			_, err := transport.RoundTrip(request(t.Context(), t, "POST", "https://other.test/a", "bytes"))
+			require.ErrorContains(t, err, "no more tries")
+			require.Len(t, base.sent, count+5)
+		})
+	}
+}
+
+func TestAnswersAddToTheBudget(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		base := &script{answers: []any{reset}}
+		transport := &idemclient.Transport{Hosts: hosts, Base: base, Budget: 1, MaxTries: 2, MaxWait: 500 * time.Millisecond}
+		send := func() error {
+			_, err := transport.RoundTrip(request(t.Context(), t, "POST", "https://api.test/a", "bytes"))
+			return err
+		}
+		require.ErrorContains(t, send(), "no more tries")
+		require.ErrorContains(t, send(), "budget of tries is used up")
+		base.answers = []any{answer(200)}
+		for range 10 {
+			require.NoError(t, send())
+		}
+		base.answers = []any{reset}
+		require.ErrorContains(t, send(), "no more tries")
+		require.ErrorContains(t, send(), "budget of tries is used up")
+	})
+}

@@ -1,0 +1,241 @@
+// Package retry sends a request until its answer stands. sign.Transport and idemclient.Transport share it.
+package retry
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"math"
+	"math/rand/v2"
+	"net/http"
+	"strconv"
+	"time"
+)
+
+// Verdict says what a try has brought.
+type Verdict uint8
+
+const (
+	Final   Verdict = iota // what stands: an answer, or an error that another try would bring, too
+	Again                  // what another try may change
+	Running                // the operation is running, and has to be waited for; this counts as no try
+)
+
+// Try is one try: its answer, or else its error.
+type Try struct {
+	Response *http.Response
+	Err      error
+	Verdict  Verdict
+	// Apart is how much later the next try has to begin.
+	Apart time.Duration
+}
+
+// Why says why there is no further try.
+type Why uint8
+
+const (
+	goOn     Why = iota
+	Stands       // the verdict is Final, or the context has ended during the last try and brought its error
+	Ended        // the context has ended since
+	NoTries      // there were MaxTries, or the request can be sent only once
+	TooLong      // the server asks for a pause that is longer than MaxWait
+	NoTime       // the context's deadline comes before the next try
+	NoBudget     // others have used up what may be sent
+	Expired      // the request must not be sent any more
+)
+
+// Policy says how often a request is sent, and when.
+type Policy struct {
+	// MaxTries is how many times it is sent at most, without those whose verdict is Running. One: once, whatever the verdict.
+	MaxTries int
+	// MaxWait is the longest pause.
+	MaxWait time.Duration
+	// Reserve returns how long the next try has to wait for its turn, and false if that is longer than within. Nil: not at all.
+	Reserve func(within time.Duration) (time.Duration, bool)
+	// Expired reports whether the request must not be sent any more after a pause. Nil: it may.
+	Expired func(pause time.Duration) bool
+	// Observe is called after each try. The pause is zero after the last one. Nil: no calls.
+	Observe func(try Try, pause time.Duration)
+}
+
+// Do calls send until its answer stands, or there can be no further try, and returns the last try. Unless the reason is Ended
+// or Expired, its response is as send has returned it; else its body is closed, and what was read of it is there.
+func (p *Policy) Do(ctx context.Context, send func() Try) (Try, Why) {
+	for n, counted := 0, 0; ; n++ {
+		try := send()
+		if try.Verdict == Again {
+			counted++
+		}
+		pause, why := p.next(ctx, try, n, counted)
+		if p.Observe != nil {
+			p.Observe(try, pause)
+		}
+		if why != goOn && why != Ended {
+			return try, why
+		}
+		Detach(try.Response)
+		if why == Ended || !sleep(ctx, pause) {
+			return try, Ended
+		}
+		if p.Expired != nil && p.Expired(0) { // a machine may have slept longer
+			return try, Expired
+		}
+	}
+}
+
+// next returns the pause before the next try, or why there is none.
+func (p *Policy) next(ctx context.Context, try Try, n, counted int) (time.Duration, Why) {
+	ended := ctx.Err() != nil
+	if try.Verdict == Final || ended && try.Err != nil { // the error is what the context's end has brought
+		return 0, Stands
+	}
+	if ended {
+		return 0, Ended
+	}
+	if counted >= p.MaxTries || p.MaxTries == 1 {
+		return 0, NoTries
+	}
+	pause, within := p.pause(try, n), p.MaxWait
+	if pause > within {
+		return 0, TooLong
+	}
+	if deadline, ok := ctx.Deadline(); ok {
+		if within = min(within, time.Until(deadline)); pause >= within {
+			return 0, NoTime
+		}
+	}
+	if p.Expired != nil && p.Expired(pause) {
+		return 0, Expired
+	}
+	if p.Reserve != nil && try.Verdict == Again {
+		turn, ok := p.Reserve(within)
+		if !ok {
+			return 0, NoBudget
+		}
+		pause = max(pause, turn)
+	}
+	return pause, goOn
+}
+
+const (
+	firstPause = 100 * time.Millisecond
+	doublings  = 6 // up to 6.4 s
+)
+
+// pause returns what Retry-After asks for and a little more, or else a random pause that grows with n.
+func (p *Policy) pause(try Try, n int) time.Duration {
+	grown := firstPause << min(n, doublings)
+	pause := min(grown/2+rand.N(grown), p.MaxWait)
+	if try.Response != nil {
+		// Those who were told the same do not come at the same moment.
+		if asked := After(try.Response); asked > p.MaxWait {
+			pause = asked
+		} else if asked > 0 {
+			pause = min(asked+rand.N(min(asked/4+1, grown)), p.MaxWait)
+		}
+	}
+	return max(pause, try.Apart)
+}
+
+// IsTransient reports whether a server that has answered with status may answer otherwise soon.
+func IsTransient(status int) bool {
+	switch status {
+	case http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests,
+		http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		return true
+	}
+	return false
+}
+
+// IsSafe reports whether a method asks for nothing to be done (RFC 9110, section 9.2.1).
+func IsSafe(method string) bool {
+	switch method {
+	case "", http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace:
+		return true
+	}
+	return false
+}
+
+// After parses Retry-After (RFC 9110, section 10.2.3): seconds, or a date. Zero: there is none, it is malformed, or it is past.
+func After(resp *http.Response) time.Duration {
+	field := resp.Header.Get("Retry-After")
+	switch seconds, err := strconv.ParseUint(field, 10, 31); {
+	case err == nil:
+		return time.Duration(seconds) * time.Second
+	case errors.Is(err, strconv.ErrRange):
+		return math.MaxInt64
+	}
+	return max(Until(resp, field), 0)
+}
+
+// Until returns how long after the response date is, by the clock of the server if it tells its Date. Zero: it is no date.
+func Until(resp *http.Response, date string) time.Duration {
+	at, err := http.ParseTime(date)
+	if err != nil {
+		return 0
+	}
+	now, err := http.ParseTime(resp.Header.Get("Date"))
+	if err != nil {
+		now = time.Now()
+	}
+	return at.Sub(now)
+}
+
+const (
+	// maxDrained is how many bytes of an unused response are read, so that its connection can serve the next try.
+	maxDrained = 64 << 10
+	// maxDraining is how long that may take.
+	maxDraining = 50 * time.Millisecond
+)
+
+// Detach reads and closes the body of a response, so that its connection can be used again. It stops after a short time. What
+// it has read is the response's body from now on. A nil response is none.
+func Detach(resp *http.Response) {
+	if resp == nil || resp.Body == nil {
+		return
+	}
+	var read bytes.Buffer
+	body := resp.Body
+	timer := time.AfterFunc(maxDraining, func() { body.Close() })
+	_, _ = io.CopyN(&read, body, maxDrained)
+	timer.Stop()
+	body.Close()
+	resp.Body = io.NopCloser(&read)
+}
+
+// sleep waits for d. It returns false if ctx ends first.
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return ctx.Err() == nil
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// Outer is what somebody who retries a request tells those who only send it, or are redirected by its answer.
+type Outer struct {
+	// Key is the Idempotency-Key. Empty: there is none.
+	Key string
+	// First is when the key was first sent, and Lifetime how long after that it may be sent.
+	First    time.Time
+	Lifetime time.Duration
+	// Apart is set by those who only send: see [Try.Apart].
+	Apart time.Duration
+}
+
+type outerKey struct{}
+
+// NewContext returns a context for the tries of a request.
+func NewContext(ctx context.Context, o *Outer) context.Context {
+	return context.WithValue(ctx, outerKey{}, o)
+}
+
+// FromContext returns who retries the request of ctx. Nil: nobody.
+func FromContext(ctx context.Context) *Outer {
+	o, _ := ctx.Value(outerKey{}).(*Outer)
+	return o
+}
