@@ -89,13 +89,11 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		return base.RoundTrip(r) // which says so
 	}
 	h, err := t.guarded(r.URL)
-	if err == nil && (h == nil || changesMethod(r)) {
-		if r.Response != nil && (h != nil || earlier(r) != nil) {
-			r = withoutKey(r)
-		}
-		return base.RoundTrip(r)
+	changed := changesMethod(r)
+	if h != nil && changed || earlier(r) != nil && (h == nil || retry.IsSafe(r.Method)) {
+		r = withoutKey(r)
 	}
-	if err == nil && (r.Method == http.MethodConnect || r.Header.Get("Upgrade") != "" || isTry(r)) {
+	if err == nil && (h == nil || changed || isTry(r) || r.Method == http.MethodConnect || r.Header.Get("Upgrade") != "") {
 		return base.RoundTrip(r)
 	}
 	c := call{t: t, r: r, base: base}
