@@ -50,6 +50,8 @@ func (s *script) RoundTrip(r *http.Request) (*http.Response, error) {
 	case error:
 		return nil, answer
 	case func(*http.Request) (*http.Response, error):
+		r = r.WithContext(r.Context())
+		r.Body = io.NopCloser(strings.NewReader(now.body))
 		return answer(r)
 	}
 	resp := *answer.(*http.Response)

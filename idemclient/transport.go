@@ -212,7 +212,7 @@ func (c *call) openBody() error {
 // send makes one try.
 func (c *call) send() retry.Try {
 	began := time.Now()
-	c.request, c.outer.Apart = nil, 0
+	c.request, c.outer.Apart, c.outer.Fault = nil, 0, nil
 	c.resent.Store(0)
 	ctx, cancel := context.WithCancelCause(retry.NewContext(c.r.Context(), c.outer))
 	limit := startLimit(cmp.Or(c.t.TryTimeout, defaultTryTimeout), c.once, cancel)
@@ -265,9 +265,11 @@ func (c *call) roundTrip(ctx context.Context, limit *limit) (*http.Response, ret
 	}
 	c.request = r
 	resp, err := c.base.RoundTrip(r)
-	c.tries += 1 + int(max(c.resent.Load()-1, 0))
+	if c.outer.Fault == nil {
+		c.tries += 1 + int(max(c.resent.Load()-1, 0))
+	}
 	if err != nil {
-		if _, never := errors.AsType[*tls.CertificateVerificationError](err); never {
+		if _, never := errors.AsType[*tls.CertificateVerificationError](err); never || c.outer.Fault != nil {
 			return nil, retry.Final, err
 		}
 		return nil, retry.Again, err

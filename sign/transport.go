@@ -54,11 +54,15 @@ const (
 // RoundTrip implements [http.RoundTripper]. It closes r's body and changes nothing else of r.
 func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	body, err := readAll(r)
-	if err != nil {
-		return nil, err
+	if err == nil && leavesOrigin(r) {
+		err = errRedirected
 	}
-	if leavesOrigin(r) {
-		return nil, errRedirected
+	outer := retry.FromContext(r.Context())
+	if err != nil {
+		if outer != nil {
+			outer.Fault = err
+		}
+		return nil, err
 	}
 	base := t.Base
 	if base == nil {
@@ -77,9 +81,11 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		}
 		return try
 	}
-	if outer := retry.FromContext(r.Context()); outer != nil {
+	if outer != nil {
 		try := send()
-		outer.Apart = try.Apart
+		if outer.Apart = try.Apart; try.Verdict == retry.Final {
+			outer.Fault = try.Err
+		}
 		return try.Response, try.Err
 	}
 	policy := retry.Policy{MaxTries: cmp.Or(t.MaxAttempts, defaultAttempts), MaxWait: cmp.Or(t.MaxWait, defaultMaxWait)}

@@ -223,8 +223,10 @@ type Outer struct {
 	// First is when the key was first sent, and Lifetime how long after that it may be sent.
 	First    time.Time
 	Lifetime time.Duration
-	// Apart is set by those who only send: see [Try.Apart].
+	// Apart and Fault are set by those who only send, for each try: see [Try.Apart]; and their error, if another try would
+	// bring it, too.
 	Apart time.Duration
+	Fault error
 }
 
 type outerKey struct{}
