@@ -1,6 +1,7 @@
 package idemclient
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -46,55 +47,51 @@ const skew = time.Minute
 
 var errTwoRequests = errors.New("idemclient: this context's key was used for a request with another method or URL")
 
-// use returns what is known of the key, for the request r.
-func (c *chosen) use(r *http.Request) (*retry.Outer, error) {
+// check returns an error if the key is none, or not for the request r.
+func (c *chosen) check(r *http.Request) error {
 	if target := r.Method + " " + r.URL.String(); r.Response == nil && !c.target.CompareAndSwap(nil, &target) && *c.target.Load() != target {
-		return nil, errTwoRequests
+		return errTwoRequests
 	}
 	if own := r.Header.Get(keyHeader); own != "" && own != c.key {
-		return nil, errors.New("idemclient: the request has an Idempotency-Key, and its context has another one")
+		return errors.New("idemclient: the request has an Idempotency-Key, and its context has another one")
 	}
 	if len(c.key) < 1 || len(c.key) > 255 || strings.ContainsFunc(c.key, func(c rune) bool { return c < ' ' || c > '~' }) {
-		return nil, errors.New("idemclient: a key has 1 to 255 printable ASCII characters")
+		return errors.New("idemclient: a key has 1 to 255 printable ASCII characters")
 	}
-	return &retry.Outer{Key: c.key, First: c.first}, nil
+	return nil
 }
 
-// outerOf returns the key of a request and what is known of it; with an empty key if it gets none.
-func (t *Transport) outerOf(r *http.Request) (o *retry.Outer, err error) {
-	safe := retry.IsSafe(r.Method)
-	if redirected := earlier(r); redirected != nil && !safe {
-		return &retry.Outer{Key: redirected.Key, First: redirected.First, Lifetime: redirected.Lifetime}, nil
+// setKey sets the key of a request and what is known of it. The key is empty if it gets none.
+func (c *call) setKey() error {
+	c.outer.First, c.outer.Lifetime = time.Now(), cmp.Or(c.t.KeyLifetime, defaultKeyLifetime)
+	if retry.IsSafe(c.r.Method) {
+		return nil
 	}
-	o = &retry.Outer{}
-	if c, ok := r.Context().Value(chosenKey{}).(*chosen); safe {
-		// It needs no key.
-	} else if ok {
-		if o, err = c.use(r); err != nil {
-			return nil, err
+	if o := earlier(c.r); o != nil {
+		c.outer.Key, c.outer.First, c.outer.Lifetime = o.Key, o.First, o.Lifetime
+		return nil
+	}
+	if chosen, ok := c.r.Context().Value(chosenKey{}).(*chosen); ok {
+		if c.outer.Key = chosen.key; !chosen.first.IsZero() {
+			c.outer.First = chosen.first
 		}
-	} else if o.Key = r.Header.Get(keyHeader); o.Key == "" {
-		o.Key = `"` + rand.Text() + `"` // an RFC 8941 string of 130 random bits
+		return chosen.check(c.r)
 	}
-	if o.First.IsZero() {
-		o.First = time.Now()
+	if c.outer.Key = c.r.Header.Get(keyHeader); c.outer.Key == "" {
+		c.outer.Key = `"` + rand.Text() + `"` // an RFC 8941 string of 130 random bits
 	}
-	o.Lifetime = t.KeyLifetime
-	if o.Lifetime == 0 {
-		o.Lifetime = defaultKeyLifetime
-	}
-	return o, nil
+	return nil
 }
 
-// isExpired reports whether the key must not be sent any more after a pause. The monotonic clock stands still while a machine
+// IsExpired reports whether the key must not be sent any more after a pause. The monotonic clock stands still while a machine
 // sleeps, and the other one may be set back: the later one counts.
-func isExpired(o *retry.Outer, pause time.Duration) bool {
-	if o.Key == "" {
+func (c *call) IsExpired(pause time.Duration) bool {
+	if c.outer.Key == "" {
 		return false
 	}
 	now := time.Now()
-	age := max(now.Sub(o.First), now.Round(0).Sub(o.First.Round(0)))
-	return age+pause >= o.Lifetime || age < -skew
+	age := max(now.Sub(c.outer.First), now.Round(0).Sub(c.outer.First.Round(0)))
+	return age+pause >= c.outer.Lifetime || age < -skew
 }
 
 // earlier returns what is known of the request to a guarded host that has been redirected to r. Nil: there was none.

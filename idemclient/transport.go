@@ -81,10 +81,7 @@ const (
 // RoundTrip implements [http.RoundTripper]. It closes r's body and changes nothing else of r. Its error is an [*Error], unless
 // r could not be sent at all or was only passed on.
 func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
-	base := t.Base
-	if base == nil {
-		base = http.DefaultTransport
-	}
+	base := t.base()
 	if r.URL == nil {
 		return base.RoundTrip(r) // which says so
 	}
@@ -96,38 +93,46 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err == nil && (h == nil || changed || isTry(r) || r.Method == http.MethodConnect || r.Header.Get("Upgrade") != "") {
 		return base.RoundTrip(r)
 	}
-	c := call{t: t, r: r, base: base}
+	c := &call{t: t, host: h, r: r, length: r.ContentLength}
 	if err == nil {
-		c.outer, err = t.outerOf(r)
+		err = c.setKey()
 	}
 	if err == nil {
 		err = c.openBody()
 	}
+	if err == nil && c.IsExpired(0) {
+		err = c.giveUp(retry.Try{}, retry.Expired)
+	}
 	if err != nil {
-		closeBody(r)
+		if r.Body != nil {
+			r.Body.Close()
+		}
 		return nil, err
 	}
-	if isExpired(c.outer, 0) {
-		closeBody(r)
-		return nil, c.giveUp(retry.Try{}, retry.Expired)
-	}
-	policy := retry.Policy{
-		MaxTries: cmp.Or(t.MaxTries, defaultTries), MaxWait: cmp.Or(t.MaxWait, defaultMaxWait),
-		Reserve: func(within time.Duration) (time.Duration, bool) {
-			return h.budget.take(cmp.Or(t.Budget, defaultBudget), within)
-		},
-		Expired: func(pause time.Duration) bool { return isExpired(c.outer, pause) },
-		Observe: c.observe,
-	}
+	policy := retry.Policy{MaxTries: cmp.Or(t.MaxTries, defaultTries), MaxWait: cmp.Or(t.MaxWait, defaultMaxWait)}
 	if c.once {
 		policy.MaxTries = 1
 	}
-	last, why := policy.Do(r.Context(), c.send)
+	last, why := policy.Do(r.Context(), c)
 	if why == retry.Stands && last.Err == nil {
-		h.budget.answered(cmp.Or(t.Budget, defaultBudget))
+		h.budget.answered(t.perSecond())
 		return last.Response, nil
 	}
 	return nil, c.giveUp(last, why)
+}
+
+// CloseIdleConnections closes those of Base. [http.Client.CloseIdleConnections] calls it.
+func (t *Transport) CloseIdleConnections() {
+	if base, ok := t.base().(interface{ CloseIdleConnections() }); ok {
+		base.CloseIdleConnections()
+	}
+}
+
+func (t *Transport) base() http.RoundTripper {
+	if t.Base == nil {
+		return http.DefaultTransport
+	}
+	return t.Base
 }
 
 // isTry reports whether r is a try of another Transport.
@@ -136,88 +141,82 @@ func isTry(r *http.Request) bool {
 	return o != nil && o.Key == r.Header.Get(keyHeader) && (o.Key != "" || retry.IsSafe(r.Method))
 }
 
-func closeBody(r *http.Request) {
-	if r.Body != nil {
-		r.Body.Close()
-	}
-}
-
-// call is one request and its tries.
+// call is one request and its tries, as [retry.Request].
 type call struct {
 	t     *Transport
+	host  *host
 	r     *http.Request
-	base  http.RoundTripper
-	outer *retry.Outer
-	// body returns the body of the next try; length is its ContentLength. Nil: there is no body.
-	body   func() (io.ReadCloser, error)
-	length int64
-	once   bool // it can be sent only once
+	outer retry.Outer
+
+	length  int64  // ContentLength
+	kept    []byte // the body, or the beginning of one that is sent only once. Nil: r has it
+	hasBody bool
+	once    bool // the body can't be read again
+	opened  bool // r.Body is in use
 
 	request *http.Request // the last try
 	tries   int
 	resent  atomic.Int64 // how often net/http has begun to send the last try
 }
 
-// maxBuffered is the length of the longest body that is kept in memory, in bytes.
-const maxBuffered = 1 << 20
+// maxKept is the length of the longest body that is kept in memory, in bytes.
+const maxKept = 1 << 20
 
 // openBody finds out how to send the body several times.
 func (c *call) openBody() error {
 	r := c.r
-	c.length = r.ContentLength
-	switch {
-	case r.Body == nil || r.Body == http.NoBody:
+	c.hasBody = r.Body != nil && r.Body != http.NoBody
+	if !c.hasBody || r.GetBody != nil {
 		return nil
-	case r.GetBody != nil:
-		first := r.Body
-		c.body = func() (io.ReadCloser, error) {
-			if first == nil {
-				return r.GetBody()
-			}
-			body := first
-			first = nil
-			return body, nil
-		}
-		return nil
-	case r.ContentLength > maxBuffered:
-		c.once, c.body = true, func() (io.ReadCloser, error) { return r.Body, nil }
+	}
+	if c.once = r.ContentLength > maxKept; c.once {
 		return nil
 	}
 	stop := context.AfterFunc(r.Context(), func() { r.Body.Close() }) // which ends the reading
-	read, err := io.ReadAll(io.LimitReader(r.Body, maxBuffered+1))
+	var err error
+	c.kept, err = io.ReadAll(io.LimitReader(r.Body, maxKept+1))
 	if !stop() {
 		return context.Cause(r.Context())
 	}
 	if err != nil {
 		return fmt.Errorf("idemclient: reading the body: %w", err)
 	}
-	if len(read) > maxBuffered {
-		c.once, c.body = true, func() (io.ReadCloser, error) {
-			return withClose(io.MultiReader(bytes.NewReader(read), r.Body), r.Body), nil
-		}
+	if c.once = len(c.kept) > maxKept; c.once {
 		return nil
 	}
 	if err := r.Body.Close(); err != nil {
 		return fmt.Errorf("idemclient: closing the body: %w", err)
 	}
-	if length := int64(len(read)); r.ContentLength > 0 && length != r.ContentLength {
+	if length := int64(len(c.kept)); r.ContentLength > 0 && length != r.ContentLength {
 		return fmt.Errorf("idemclient: the body has %d bytes, but ContentLength is %d", length, r.ContentLength)
 	} else if len(r.Trailer) == 0 { // which only a body of unknown length has
-		c.length = length
+		c.length, c.hasBody = length, length > 0
 	}
-	c.body = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(read)), nil }
 	return nil
 }
 
-// send makes one try.
-func (c *call) send() retry.Try {
+// body returns the body of the next try.
+func (c *call) body() (io.ReadCloser, error) {
+	first := !c.opened
+	c.opened = true
+	switch {
+	case c.once && c.kept != nil:
+		return withClose(io.MultiReader(bytes.NewReader(c.kept), c.r.Body), c.r.Body), nil
+	case c.kept != nil:
+		return io.NopCloser(bytes.NewReader(c.kept)), nil
+	case first:
+		return c.r.Body, nil
+	}
+	return c.r.GetBody()
+}
+
+// Send makes one try.
+func (c *call) Send() retry.Try {
 	began := time.Now()
 	c.request, c.outer.Apart, c.outer.Fault = nil, 0, nil
 	c.resent.Store(0)
-	ctx, cancel := context.WithCancelCause(retry.NewContext(c.r.Context(), c.outer))
-	limit := startLimit(cmp.Or(c.t.TryTimeout, defaultTryTimeout), c.once, cancel)
-	resp, verdict, err := c.roundTrip(ctx, limit)
-	limit.stop()
+	ctx, cancel := context.WithCancelCause(retry.NewContext(c.r.Context(), &c.outer))
+	resp, verdict, err := c.roundTrip(ctx, cancel)
 	if cause := context.Cause(ctx); cause != nil { // then the body can't be read, either
 		if _, ours := cause.(errTryTimeout); ours || err == nil {
 			err = cause
@@ -237,9 +236,15 @@ func (c *call) send() retry.Try {
 	return retry.Try{Response: resp, Verdict: verdict, Apart: c.outer.Apart}
 }
 
-// roundTrip makes the request of a try, and sends it.
-func (c *call) roundTrip(ctx context.Context, limit *limit) (*http.Response, retry.Verdict, error) {
-	if c.outer.Key != "" && c.body == nil {
+// roundTrip makes the request of a try, sends it, and judges what comes, all within the time limit.
+func (c *call) roundTrip(ctx context.Context, cancel context.CancelCauseFunc) (*http.Response, retry.Verdict, error) {
+	var limit *time.Timer
+	timeout := cmp.Or(c.t.TryTimeout, defaultTryTimeout)
+	if timeout > 0 && !c.once {
+		limit = time.AfterFunc(timeout, func() { cancel(errTryTimeout(timeout)) })
+		defer limit.Stop()
+	}
+	if c.outer.Key != "" && !c.hasBody {
 		// net/http may send it again by itself. A body that is empty, but not nil, would prevent that; but over HTTP/2 it
 		// would be one of unknown length.
 		ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteHeaders: func() { c.resent.Add(1) }})
@@ -252,19 +257,24 @@ func (c *call) roundTrip(ctx context.Context, limit *limit) (*http.Response, ret
 	if c.outer.Key != "" && r.Header.Get(keyHeader) == "" {
 		r.Header.Set(keyHeader, c.outer.Key)
 	}
-	if c.body != nil {
-		read, err := c.body()
-		if err != nil {
+	r.ContentLength = c.length
+	if c.hasBody {
+		// Without GetBody, net/http does not send it again by itself.
+		r.GetBody = nil
+		var err error
+		if r.Body, err = c.body(); err != nil {
 			return nil, retry.Final, fmt.Errorf("the body for another try: %w", err)
 		}
-		if limit.timer != nil && (c.length < 0 || c.length > inOneGo) {
-			read = &sending{read, limit}
+		if limit != nil && (c.length < 0 || c.length > inOneGo) {
+			s := &sending{ReadCloser: r.Body, limit: limit, timeout: timeout}
+			defer s.stop()
+			r.Body = s
 		}
-		// Without GetBody, net/http does not send it again by itself.
-		r.Body, r.GetBody, r.ContentLength = read, nil, c.length
+	} else if r.Body != nil {
+		r.Body = http.NoBody
 	}
 	c.request = r
-	resp, err := c.base.RoundTrip(r)
+	resp, err := c.t.base().RoundTrip(r)
 	if c.outer.Fault == nil {
 		c.tries += 1 + int(max(c.resent.Load()-1, 0))
 	}
@@ -333,7 +343,15 @@ func saysInFlight(value any) bool {
 	return false
 }
 
-func (c *call) observe(try retry.Try, pause time.Duration) {
+// Reserve takes the next try out of the host's budget.
+func (c *call) Reserve(within time.Duration) (time.Duration, bool) {
+	return c.host.budget.take(c.t.perSecond(), within)
+}
+
+func (t *Transport) perSecond() int { return cmp.Or(t.Budget, defaultBudget) }
+
+// Observe tells of a try.
+func (c *call) Observe(try retry.Try, pause time.Duration) {
 	if c.t.Observe != nil && c.request != nil {
 		c.t.Observe(Try{Request: c.request, ResendCount: c.tries - 1, Response: try.Response, Err: try.Err, Pause: pause})
 	}
@@ -390,13 +408,25 @@ const inOneGo = 64 << 10
 // sending is the body of a request whose try may take longer as long as it is being sent.
 type sending struct {
 	io.ReadCloser
-	limit *limit
+	mu      sync.Mutex
+	limit   *time.Timer // nil: the try is over
+	timeout time.Duration
 }
 
 func (s *sending) Read(p []byte) (int, error) {
 	n, err := s.ReadCloser.Read(p)
-	s.limit.prolong()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.limit != nil {
+		s.limit.Reset(s.timeout)
+	}
 	return n, err
+}
+
+func (s *sending) stop() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.limit = nil
 }
 
 // withClose returns a body that reads r, and closes c.
@@ -405,39 +435,6 @@ func withClose(r io.Reader, c io.Closer) io.ReadCloser {
 		io.Reader
 		io.Closer
 	}{r, c}
-}
-
-// limit is the time limit of a try.
-type limit struct {
-	after   time.Duration
-	mu      sync.Mutex
-	timer   *time.Timer // nil: there is no limit
-	stopped bool
-}
-
-func startLimit(after time.Duration, none bool, cancel context.CancelCauseFunc) *limit {
-	l := &limit{after: after}
-	if after > 0 && !none {
-		l.timer = time.AfterFunc(after, func() { cancel(errTryTimeout(after)) })
-	}
-	return l
-}
-
-func (l *limit) prolong() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if !l.stopped {
-		l.timer.Reset(l.after)
-	}
-}
-
-func (l *limit) stop() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.stopped = true
-	if l.timer != nil {
-		l.timer.Stop()
-	}
 }
 
 // errTryTimeout is what ends a try that takes too long.

@@ -64,25 +64,9 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		}
 		return nil, err
 	}
-	base := t.Base
-	if base == nil {
-		base = http.DefaultTransport
-	}
-	send := func() retry.Try {
-		attempt := r.Clone(r.Context())
-		derived, err := signRequest(attempt, body, t.Key, t.Options)
-		if err != nil {
-			return retry.Try{Err: err}
-		}
-		resp, err := base.RoundTrip(attempt)
-		try := retry.Try{Response: resp, Err: err, Verdict: judge(resp, err)}
-		if derived { // from the second, so that the next attempt would be a replay in the same one
-			try.Apart = time.Second
-		}
-		return try
-	}
+	c := &call{t, r, body}
 	if outer != nil {
-		try := send()
+		try := c.Send()
 		if outer.Apart = try.Apart; try.Verdict == retry.Final {
 			outer.Fault = try.Err
 		}
@@ -92,12 +76,41 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if !t.isRepeatable(r) {
 		policy.MaxTries = 1
 	}
-	last, why := policy.Do(r.Context(), send)
+	last, why := policy.Do(r.Context(), c)
 	if why == retry.Ended {
 		return nil, context.Cause(r.Context())
 	}
 	return last.Response, last.Err
 }
+
+// call is a request with its body, as [retry.Request].
+type call struct {
+	t    *Transport
+	r    *http.Request
+	body []byte
+}
+
+func (c *call) Send() retry.Try {
+	attempt := c.r.Clone(c.r.Context())
+	derived, err := signRequest(attempt, c.body, c.t.Key, c.t.Options)
+	if err != nil {
+		return retry.Try{Err: err}
+	}
+	base := c.t.Base
+	if base == nil {
+		base = http.DefaultTransport
+	}
+	resp, err := base.RoundTrip(attempt)
+	try := retry.Try{Response: resp, Err: err, Verdict: judge(resp, err)}
+	if derived { // from the second, so that the next attempt would be a replay in the same one
+		try.Apart = time.Second
+	}
+	return try
+}
+
+func (*call) Reserve(time.Duration) (time.Duration, bool) { return 0, true }
+func (*call) IsExpired(time.Duration) bool                { return false }
+func (*call) Observe(retry.Try, time.Duration)            {}
 
 var errRedirected = errors.New("sign: a redirect to another host is not signed")
 

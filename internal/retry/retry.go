@@ -51,26 +51,30 @@ type Policy struct {
 	MaxTries int
 	// MaxWait is the longest pause.
 	MaxWait time.Duration
-	// Reserve returns how long the next try has to wait for its turn, and false if that is longer than within. Nil: not at all.
-	Reserve func(within time.Duration) (time.Duration, bool)
-	// Expired reports whether the request must not be sent any more after a pause. Nil: it may.
-	Expired func(pause time.Duration) bool
-	// Observe is called after each try. The pause is zero after the last one. Nil: no calls.
-	Observe func(try Try, pause time.Duration)
 }
 
-// Do calls send until its answer stands, or there can be no further try, and returns the last try. Unless the reason is Ended
-// or Expired, its response is as send has returned it; else its body is closed, and what was read of it is there.
-func (p *Policy) Do(ctx context.Context, send func() Try) (Try, Why) {
+// Request is what is sent.
+type Request interface {
+	// Send makes a try.
+	Send() Try
+	// Reserve returns how long the next try has to wait for its turn, and false if that is longer than within.
+	Reserve(within time.Duration) (time.Duration, bool)
+	// IsExpired reports whether the request must not be sent any more after a pause.
+	IsExpired(pause time.Duration) bool
+	// Observe is called after each try. The pause is zero after the last one.
+	Observe(try Try, pause time.Duration)
+}
+
+// Do sends r until its answer stands, or there can be no further try, and returns the last try. Unless the reason is Ended
+// or Expired, its response is as Send has returned it; else its body is closed, and what was read of it is there.
+func (p Policy) Do(ctx context.Context, r Request) (Try, Why) {
 	for n, counted := 0, 0; ; n++ {
-		try := send()
+		try := r.Send()
 		if try.Verdict == Again {
 			counted++
 		}
-		pause, why := p.next(ctx, try, n, counted)
-		if p.Observe != nil {
-			p.Observe(try, pause)
-		}
+		pause, why := p.next(ctx, r, try, n, counted)
+		r.Observe(try, pause)
 		if why != goOn && why != Ended {
 			return try, why
 		}
@@ -78,14 +82,14 @@ func (p *Policy) Do(ctx context.Context, send func() Try) (Try, Why) {
 		if why == Ended || !sleep(ctx, pause) {
 			return try, Ended
 		}
-		if p.Expired != nil && p.Expired(0) { // a machine may have slept longer
+		if r.IsExpired(0) { // a machine may have slept longer
 			return try, Expired
 		}
 	}
 }
 
 // next returns the pause before the next try, or why there is none.
-func (p *Policy) next(ctx context.Context, try Try, n, counted int) (time.Duration, Why) {
+func (p Policy) next(ctx context.Context, r Request, try Try, n, counted int) (time.Duration, Why) {
 	ended := ctx.Err() != nil
 	if try.Verdict == Final || ended && try.Err != nil { // the error is what the context's end has brought
 		return 0, Stands
@@ -105,11 +109,11 @@ func (p *Policy) next(ctx context.Context, try Try, n, counted int) (time.Durati
 			return 0, NoTime
 		}
 	}
-	if p.Expired != nil && p.Expired(pause) {
+	if r.IsExpired(pause) {
 		return 0, Expired
 	}
-	if p.Reserve != nil && try.Verdict == Again {
-		turn, ok := p.Reserve(within)
+	if try.Verdict == Again {
+		turn, ok := r.Reserve(within)
 		if !ok {
 			return 0, NoBudget
 		}
@@ -124,7 +128,7 @@ const (
 )
 
 // pause returns what Retry-After asks for and a little more, or else a random pause that grows with n.
-func (p *Policy) pause(try Try, n int) time.Duration {
+func (p Policy) pause(try Try, n int) time.Duration {
 	grown := firstPause << min(n, doublings)
 	pause := min(grown/2+rand.N(grown), p.MaxWait)
 	if try.Response != nil {
@@ -171,6 +175,9 @@ func After(resp *http.Response) time.Duration {
 
 // Until returns how long after the response date is, by the clock of the server if it tells its Date. Zero: it is no date.
 func Until(resp *http.Response, date string) time.Duration {
+	if date == "" {
+		return 0
+	}
 	at, err := http.ParseTime(date)
 	if err != nil {
 		return 0
