@@ -16,23 +16,24 @@
 //   - The refusal in_progress under any status, and a 409 whose JSON has the code idempotency_in_flight or
 //     idempotency_key_in_use: it waits as Retry-After says, and asks again until the operation has an answer. This counts
 //     neither as a try nor in the budget. Bound it by the request's context.
-//   - Any other answer, such as 400, 401, 403, 409, 413, 422 and 500, is returned. 500 is tried again if [Transport.Retry500]
-//     is set: some services replay it.
-//   - Retry-After beyond [Transport.MaxWait] or the context's deadline, no more tries, no more budget, the context's end: an
-//     [*Error] at once, with the last response.
+//   - Any other answer, such as 400, 401, 403, 409, 413, 422 and 500, is returned. Many services replay a 500; for those that
+//     do not, [Transport.Retry500] lets it be tried again.
+//   - Retry-After beyond [Transport.MaxWait] or the context's deadline, no more tries, no more budget, the context's end: it
+//     returns an [*Error] at once, with the last response. net/http drops a response that comes with an error, so it is in there.
 //   - Past [Transport.KeyLifetime], or the Idempotency-Key-Expires of an answer: it sends nothing more. The service may have
 //     forgotten the key, so the operation could happen twice: [ErrOutcomeUnknown].
 //
 // # Keys
 //
-// Methods that ask for something to be done (POST, PUT, PATCH, DELETE, and all that are not safe by RFC 9110) get an Idempotency-Key. It is the request's own, if the
-// caller has set the field; or that of [WithKey]; or a new one of 128 random bits. It is the same in all tries, and in redirects
-// to guarded hosts that keep the method (307, 308). Redirects that change the method (301, 302, 303) are followed once, without
-// a key. A redirect to a host that is not guarded does not get the key. GET, HEAD, OPTIONS and TRACE get no key, and are tried
-// again like the others.
+// A request that asks for something to be done (POST, PUT, PATCH, DELETE, and every other method that is not safe by RFC 9110) has
+// an Idempotency-Key. It is the request's own, if the caller has set the field; or that of [WithKey]; or a new one of 128
+// random bits. It is the same in all tries, and in redirects to guarded hosts that keep the method (307, 308). Redirects that
+// change the method (301, 302, 303) are followed once, without a key. A redirect to a host that is not guarded does not get the
+// key. GET, HEAD, OPTIONS and TRACE get no key, and are tried again like the others.
 //
-// A key that lives in this process only is lost with it. Where an operation must not happen twice after a crash either, store
-// a key before the first try, and use [WithKey].
+// One request is one operation: a loop that sends a request anew after an error needs WithKey, or each round is an operation of
+// its own. A key that lives in this process only is lost with it. Where an operation must not happen twice after a crash
+// either, store a key before the first try, and use WithKey.
 //
 // # Bodies
 //

@@ -50,6 +50,9 @@ type budget struct {
 
 // take returns when the caller's turn is, and false if that is later than within.
 func (b *budget) take(perSecond int, within time.Duration) (wait time.Duration, ok bool) {
+	if perSecond < 0 {
+		return 0, true
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := time.Now()

@@ -36,7 +36,9 @@ type Transport struct {
 	// often. Zero: 5. One: no retries.
 	MaxTries int
 	// TryTimeout is how long a try may take until there is the header of the response, from the last part of the body that
-	// was sent. It does not hold for bodies that can be sent only once. Zero: 30 s. Negative: no limit.
+	// was sent. It is longer than the slowest answer: a handler that the next try finds running must end before its service
+	// gives up on a client that has left (core.Policy.Linger: a minute). It does not hold for bodies that can be sent only
+	// once. Zero: 30 s. Negative: no limit.
 	TryTimeout time.Duration
 	// MaxWait is the longest pause between two tries. Zero: 30 s.
 	MaxWait time.Duration
@@ -44,7 +46,7 @@ type Transport struct {
 	// results for. An Idempotency-Key-Expires of an answer takes its place. Zero: 24 h.
 	KeyLifetime time.Duration
 	// Budget is how many tries, beyond the first of each request, one of the Hosts gets in a second, from all callers together;
-	// ten answers from there add one. If it is used up, callers wait for their turn, up to MaxWait. Zero: 10.
+	// ten answers from there add one. If it is used up, callers wait for their turn, up to MaxWait. Zero: 10. Negative: no limit.
 	Budget int
 	// Retry500 says that a 500 is tried again. Set it if the service does not replay a 500.
 	Retry500 bool
@@ -86,27 +88,20 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		return base.RoundTrip(r) // which says so
 	}
 	h, err := t.guarded(r.URL)
+	if err != nil {
+		closeBody(r)
+		return nil, err
+	}
 	changed := changesMethod(r)
 	if h != nil && changed || earlier(r) != nil && (h == nil || retry.IsSafe(r.Method)) {
 		r = withoutKey(r)
 	}
-	if err == nil && (h == nil || changed || isTry(r) || r.Method == http.MethodConnect || r.Header.Get("Upgrade") != "") {
+	if h == nil || changed || isTry(r) || isNoExchange(r) {
 		return base.RoundTrip(r)
 	}
 	c := &call{t: t, host: h, r: r, length: r.ContentLength}
-	if err == nil {
-		err = c.setKey()
-	}
-	if err == nil {
-		err = c.openBody()
-	}
-	if err == nil && c.IsExpired(0) {
-		err = c.giveUp(retry.Try{}, retry.Expired)
-	}
-	if err != nil {
-		if r.Body != nil {
-			r.Body.Close()
-		}
+	if err := c.open(); err != nil {
+		closeBody(r)
 		return nil, err
 	}
 	policy := retry.Policy{MaxTries: cmp.Or(t.MaxTries, defaultTries), MaxWait: cmp.Or(t.MaxWait, defaultMaxWait)}
@@ -141,6 +136,17 @@ func isTry(r *http.Request) bool {
 	return o != nil && o.Key == r.Header.Get(keyHeader) && (o.Key != "" || retry.IsSafe(r.Method))
 }
 
+// isNoExchange reports whether r asks for something else than one answer of an HTTP server.
+func isNoExchange(r *http.Request) bool {
+	return r.Method == http.MethodConnect || r.Header.Get("Upgrade") != "" || r.URL.Scheme != "http" && r.URL.Scheme != "https"
+}
+
+func closeBody(r *http.Request) {
+	if r.Body != nil {
+		r.Body.Close()
+	}
+}
+
 // call is one request and its tries, as [retry.Request].
 type call struct {
 	t     *Transport
@@ -156,11 +162,24 @@ type call struct {
 
 	request *http.Request // the last try
 	tries   int
-	resent  atomic.Int64 // how often net/http has begun to send the last try
 }
 
 // maxKept is the length of the longest body that is kept in memory, in bytes.
 const maxKept = 1 << 20
+
+// open finds out the key and the body of all tries.
+func (c *call) open() error {
+	if err := c.setKey(); err != nil {
+		return err
+	}
+	if err := c.openBody(); err != nil {
+		return err
+	}
+	if c.IsExpired(0) {
+		return c.giveUp(retry.Try{}, retry.Expired)
+	}
+	return nil
+}
 
 // openBody finds out how to send the body several times.
 func (c *call) openBody() error {
@@ -214,7 +233,6 @@ func (c *call) body() (io.ReadCloser, error) {
 func (c *call) Send() retry.Try {
 	began := time.Now()
 	c.request, c.outer.Apart, c.outer.Fault = nil, 0, nil
-	c.resent.Store(0)
 	ctx, cancel := context.WithCancelCause(retry.NewContext(c.r.Context(), &c.outer))
 	resp, verdict, err := c.roundTrip(ctx, cancel)
 	if cause := context.Cause(ctx); cause != nil { // then the body can't be read, either
@@ -244,10 +262,12 @@ func (c *call) roundTrip(ctx context.Context, cancel context.CancelCauseFunc) (*
 		limit = time.AfterFunc(timeout, func() { cancel(errTryTimeout(timeout)) })
 		defer limit.Stop()
 	}
+	var began *atomic.Int64 // how often net/http has begun to send it. Nil: once
 	if c.outer.Key != "" && !c.hasBody {
 		// net/http may send it again by itself. A body that is empty, but not nil, would prevent that; but over HTTP/2 it
 		// would be one of unknown length.
-		ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteHeaders: func() { c.resent.Add(1) }})
+		n := new(atomic.Int64)
+		ctx, began = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteHeaders: func() { n.Add(1) }}), n
 	}
 	r := c.r.WithContext(ctx)
 	r.Header = r.Header.Clone()
@@ -276,7 +296,9 @@ func (c *call) roundTrip(ctx context.Context, cancel context.CancelCauseFunc) (*
 	c.request = r
 	resp, err := c.t.base().RoundTrip(r)
 	if c.outer.Fault == nil {
-		c.tries += 1 + int(max(c.resent.Load()-1, 0))
+		if c.tries++; began != nil {
+			c.tries += int(max(began.Load()-1, 0))
+		}
 	}
 	if err != nil {
 		if _, never := errors.AsType[*tls.CertificateVerificationError](err); never || c.outer.Fault != nil {
