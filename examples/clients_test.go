@@ -2,6 +2,7 @@ package examples_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"io"
 	"net"
@@ -14,6 +15,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -32,8 +34,8 @@ var languages = []struct {
 	old func(t *testing.T) string
 	// build prepares what command and vector run. Nil: nothing needs to be prepared.
 	build func(t *testing.T, dir string)
-	// command runs the client; URL and Idempotency-Key follow.
-	command func(dir string) []string
+	// command runs the client that signs, or the one that tries again; URL and Idempotency-Key follow.
+	command, send func(dir string) []string
 	// vector prints, somewhere, the signature of the test vector; the URL follows.
 	vector func(dir string) []string
 	// raw clients send URLs as they are; others escape what is not ASCII.
@@ -48,6 +50,7 @@ var languages = []struct {
 			return ""
 		},
 		command: func(string) []string { return []string{"node", "clients/sign.mjs"} },
+		send:    func(string) []string { return []string{"node", "clients/send.mjs"} },
 		vector: func(string) []string {
 			return []string{"node", "--input-type=module", "-e", `
 				import { sign } from "./clients/sign.mjs";
@@ -66,6 +69,7 @@ var languages = []struct {
 			return ""
 		},
 		command: func(string) []string { return []string{"python3", "clients/sign.py"} },
+		send:    func(string) []string { return []string{"python3", "clients/send.py"} },
 		vector: func(string) []string {
 			return []string{"python3", "-B", "-c", `if True:
 				import sys
@@ -99,12 +103,13 @@ var languages = []struct {
 							java.time.Instant.ofEpochSecond(1700000000), "n-0123456789abcdef").get("X-Signature"));
 					}
 				}`), 0o600))
-			output(t, "javac", "-encoding", "UTF-8", "-d", dir, "clients/Sign.java", vector)
+			output(t, "javac", "-encoding", "UTF-8", "-d", dir, "clients/Sign.java", "clients/Send.java", vector)
 			// It is one file, which java runs as it is; compiling it each time takes too long here.
 			_, _, code := post(t, "", "", "java", "clients/Sign.java", "http://127.0.0.1:1/")
 			require.Equal(t, 2, code)
 		},
 		command: func(dir string) []string { return java(dir, "Sign") },
+		send:    func(dir string) []string { return java(dir, "Send") },
 		vector:  func(dir string) []string { return java(dir, "Vector") },
 	},
 	{
@@ -113,6 +118,7 @@ var languages = []struct {
 			require.NoError(t, os.WriteFile(filepath.Join(dir, "body"), []byte(`{"amount":5,"to":"bob"}`), 0o600))
 		},
 		command: func(string) []string { return []string{"sh", "clients/sign.sh"} },
+		send:    func(string) []string { return []string{"sh", "clients/send.sh"} },
 		vector: func(dir string) []string {
 			return []string{"sh", "-c", `. clients/sign.sh
 				sign demo 0123456789abcdef0123456789abcdef POST "$1" "$0/body" '"k-1"' 1700000000 n-0123456789abcdef`, dir}
@@ -155,6 +161,7 @@ func TestClients(t *testing.T) {
 				require.Contains(t, out, "v1=dd48cdea89f6d7454263c0263ea01cd98542d15cbcd22d45d27289d62797b1ce", url)
 			}
 			clientIsUnderstood(t, l.command(dir), l.raw)
+			clientTriesAgain(t, l.send(dir))
 		})
 	}
 }
@@ -209,6 +216,87 @@ func clientIsUnderstood(t *testing.T, command []string, raw bool) {
 	require.Equal(t, 1, code)
 	_, _, code = post(t, "", "{}", append(command, url)...)
 	require.Contains(t, []int{1, 2}, code, "there is no secret")
+}
+
+// clientTriesAgain has a client send to a service that loses answers and is busy, and counts what happens.
+func clientTriesAgain(t *testing.T, command []string) {
+	engine := core.MustNew(core.Config{User: core.UserFromHeader("X-User")})
+	var ran atomic.Int64
+	began, finish := make(chan struct{}, 1), make(chan struct{})
+	pay := httpidem.New(engine.MustGuard(core.ClientKey()))(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		if ran.Add(1) == 1 {
+			began <- struct{}{}
+			<-finish
+		}
+		body, err := io.ReadAll(req.Body)
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusCreated)
+		w.Write(body) // the client may have gone
+	}))
+	var requests atomic.Int64
+	var background sync.WaitGroup
+	defer background.Wait()
+	port := serve(t, http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		n := requests.Add(1)
+		if req.URL.Path == "/busy" {
+			w.Header().Set("Retry-After", "3600")
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return
+		}
+		switch n {
+		case 1:
+			body, err := io.ReadAll(req.Body)
+			if err != nil {
+				panic(err)
+			}
+			again := req.Clone(context.WithoutCancel(req.Context()))
+			again.Body = io.NopCloser(bytes.NewReader(body))
+			background.Go(func() { pay.ServeHTTP(httptest.NewRecorder(), again) })
+			<-began
+			panic(http.ErrAbortHandler) // the answer will be lost
+		case 3:
+			close(finish) // 409 until now
+			background.Wait()
+		case 4:
+			w.Header().Set("Content-Type", "application/json")
+			w.Header().Set("Content-Length", "100") // and breaks off
+			w.WriteHeader(http.StatusCreated)
+			return
+		}
+		pay.ServeHTTP(w, req)
+		if n == 3 {
+			panic(http.ErrAbortHandler) // inside the answer
+		}
+	}), nil)
+	url := "http://127.0.0.1:" + port + "/payments"
+	status, answer, code := post(t, "", `{"amount":500}`, append(command, url, `"pay 17"`, "X-User: ann")...)
+	require.Equal(t, "201", status)
+	require.Equal(t, `{"amount":500}`, answer)
+	require.Zero(t, code)
+	require.EqualValues(t, 1, ran.Load())
+	require.GreaterOrEqual(t, requests.Load(), int64(4), "lost, in progress, cut, and whole")
+
+	requests.Store(10)
+	status, answer, code = post(t, "", `{"amount":50000}`, append(command, url, `"pay 17"`, "X-User: ann")...)
+	require.Equal(t, "422", status)
+	require.Contains(t, answer, "key_reused")
+	require.Equal(t, 1, code)
+	require.EqualValues(t, 11, requests.Load(), "an answer that stands")
+	require.EqualValues(t, 1, ran.Load())
+
+	status, _, code = post(t, "", `{"amount":500}`, append(command, url, "", "X-User: ann")...)
+	require.Equal(t, "201", status)
+	require.Zero(t, code)
+	require.EqualValues(t, 2, ran.Load(), "a key of its own")
+
+	requests.Store(20)
+	_, _, code = post(t, "", `{}`, append(command, "http://127.0.0.1:"+port+"/busy")...)
+	require.NotZero(t, code)
+	require.EqualValues(t, 21, requests.Load(), "an hour is too long to wait")
 }
 
 func isASCII(s string) bool {
