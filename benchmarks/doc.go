@@ -70,6 +70,9 @@
 //	               expiry (the same, while all records are expired and being removed)
 //	Memstore/none/clock                   what measuring single calls costs
 //	Do                                    an operation that is not HTTP, memory
+//	Client/<way>                          a RoundTrip of 200 bytes without a network; tcp-… over TCP
+//	    way        bare, passed (to a host that is not guarded), safe (a GET), keyed, keyed-without-limit
+//	               (TryTimeout), keyed-buffered (a body without GetBody), tcp-bare, tcp-keyed
 //	Query/gin/bare/none                   a handler that asks PostgreSQL SELECT pg_sleep(0.001)
 //	Query/gin/client-key-first/<store>    the same with a guard
 //	Load/<framework>/<way>/<loop>/connections=<n>/<again>=<percent>    over TCP; req/s, p50-ns, p99-ns,

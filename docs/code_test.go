@@ -22,6 +22,7 @@ import (
 	"github.com/idem-go/idem/core/storetest"
 	"github.com/idem-go/idem/ginidem"
 	"github.com/idem-go/idem/httpidem"
+	"github.com/idem-go/idem/idemclient"
 	"github.com/idem-go/idem/idemtest"
 	"github.com/idem-go/idem/operate"
 	"github.com/idem-go/idem/sign"
@@ -31,11 +32,11 @@ import (
 func TestCode(t *testing.T) {
 	var sources string
 	for _, name := range []string{"code_test.go", "limits_test.go", "refusals_test.go", "tokens_test.go", "../core/example_policy_test.go", "../core/example_schedule_test.go", "../benchmarks/fiber_migration_test.go", "../core/store/sqlstore/example_test.go",
-		"../amqpidem/example_test.go", "../watermillidem/example_test.go", "../grpcidem/example_test.go", "../connectidem/example_test.go", "../examples/shop/limit.go"} {
+		"../amqpidem/example_test.go", "../watermillidem/example_test.go", "../grpcidem/example_test.go", "../connectidem/example_test.go", "../idemclient/example_test.go", "../examples/shop/limit.go"} {
 		sources += unindented(page(t, name)) + "\n"
 	}
 	for name, count := range map[string]int{
-		"duplicates.md": 1, "limits.md": 4, "messages.md": 3, "migrating.md": 4, "mounting.md": 6, "operating.md": 1, "policies.md": 4, "problems.md": 4, "production.md": 1, "rpc.md": 3, "scheduled.md": 2, "signing.md": 2, "stores.md": 7, "testing.md": 3, "tokens.md": 5, "watermill.md": 1,
+		"clients.md": 3, "duplicates.md": 1, "limits.md": 4, "messages.md": 3, "migrating.md": 4, "mounting.md": 6, "operating.md": 1, "policies.md": 4, "problems.md": 4, "production.md": 1, "rpc.md": 3, "scheduled.md": 2, "signing.md": 2, "stores.md": 7, "testing.md": 3, "tokens.md": 5, "watermill.md": 1,
 	} {
 		blocks := strings.Split(page(t, name), "```go\n")[1:]
 		require.Len(t, blocks, count, name)
@@ -70,6 +71,13 @@ func _(engine *core.Engine, mux *http.ServeMux, isOperator func(name, password s
 	}
 	mux.Handle("/admin/idempotency/", page) // gin.WrapH(page), echo.WrapHandler(page), adaptor.HTTPHandler(page)
 	return nil
+}
+
+// clients.md
+
+func _() *http.Client {
+	client := &http.Client{Transport: &idemclient.Transport{Hosts: []string{"api.example.com"}}}
+	return client
 }
 
 // mounting.md

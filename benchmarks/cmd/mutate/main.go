@@ -37,7 +37,7 @@ import (
 )
 
 // notMutated are the packages that are not released, or are for tests, documentation and browsers.
-var notMutated = regexp.MustCompile(`^(docs|js|(benchmarks|examples|internal|sign/interop)(/.*)?|core/(adaptertest|storetest|internal/keycases)|sign/(signtest|internal/fixture))$`)
+var notMutated = regexp.MustCompile(`^(docs|js|(benchmarks|examples|sign/interop)(/.*)?|internal/([^r].*|race|rehearsal)|core/(adaptertest|storetest|internal/keycases)|sign/(signtest|internal/fixture))$`)
 
 // dependents are packages whose tests may catch what those of the package itself do not.
 var dependents = map[string]string{
@@ -58,6 +58,7 @@ var dependents = map[string]string{
 	"core/store/redisstore":      "internal/faults",
 	"core/store/sqlstore":        "pgxidem internal/faults",
 	"grpcidem":                   "internal/rpctest",
+	"internal/retry":             "idemclient sign",
 	"outbox":                     "pgxidem",
 	"rowguard":                   "pgxidem",
 	"sign":                       "sign/rfc9421 sign/sortedparams httpidem",
