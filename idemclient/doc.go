@@ -23,6 +23,9 @@
 //   - Past [Transport.KeyLifetime], or the Idempotency-Key-Expires of an answer: it sends nothing more. The service may have
 //     forgotten the key, so the operation could happen twice: [ErrOutcomeUnknown].
 //
+// JSON, and what tells that it is short, is read before it is returned, up to 64 KiB: an answer that breaks off counts as a connection
+// error. If a longer one or a stream breaks off, the caller goes on with the Idempotency-Key in the Header of the response's Request.
+//
 // # Keys
 //
 // A request that asks for something to be done (POST, PUT, PATCH, DELETE, and every other method that is not safe by RFC 9110) has

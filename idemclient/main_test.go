@@ -66,7 +66,7 @@ func (s *script) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // answer is a response with fields, pairs of name and value; "body" is one, too.
 func answer(status int, fields ...string) *http.Response {
-	resp := &http.Response{StatusCode: status, Header: make(http.Header)}
+	resp := &http.Response{StatusCode: status, Header: make(http.Header), ContentLength: -1}
 	for i := 0; i < len(fields); i += 2 {
 		if fields[i] == "body" {
 			resp.Status = fields[i+1]

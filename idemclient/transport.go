@@ -161,6 +161,7 @@ type call struct {
 	opened  bool // r.Body is in use
 
 	request *http.Request // the last try
+	read    []byte        // the beginning of its answer
 	tries   int
 }
 
@@ -232,12 +233,12 @@ func (c *call) body() (io.ReadCloser, error) {
 // Send makes one try.
 func (c *call) Send() retry.Try {
 	began := time.Now()
-	c.request, c.outer.Apart, c.outer.Fault = nil, 0, nil
+	c.request, c.read, c.outer.Apart, c.outer.Fault = nil, nil, 0, nil
 	ctx, cancel := context.WithCancelCause(retry.NewContext(c.r.Context(), &c.outer))
 	resp, verdict, err := c.roundTrip(ctx, cancel)
 	if cause := context.Cause(ctx); cause != nil { // then the body can't be read, either
 		if _, ours := cause.(errTryTimeout); ours || err == nil {
-			err = cause
+			err, verdict = cause, retry.Again
 		}
 	}
 	if err != nil {
@@ -250,7 +251,7 @@ func (c *call) Send() retry.Try {
 	if expires := retry.Until(resp, resp.Header.Get(expiresHeader)); expires != 0 {
 		c.outer.Lifetime = began.Add(expires).Sub(c.outer.First)
 	}
-	resp.Body = &body{resp.Body, cancel}
+	resp.Body = &body{c.read, resp.Body, cancel}
 	return retry.Try{Response: resp, Verdict: verdict, Apart: c.outer.Apart}
 }
 
@@ -312,38 +313,51 @@ func (c *call) roundTrip(ctx context.Context, cancel context.CancelCauseFunc) (*
 	if resp.Body == nil {
 		resp.Body = http.NoBody
 	}
-	verdict, err := c.judge(resp)
-	return resp, verdict, err
+	if err := c.readAnswer(resp); err != nil {
+		return resp, retry.Again, err
+	}
+	return resp, c.judge(resp), nil
 }
 
-// judge says what an answer means. An error is one of reading it.
-func (c *call) judge(resp *http.Response) (retry.Verdict, error) {
+// maxAnswer is how much of an answer is read before it is returned, in bytes.
+const maxAnswer = 64 << 10
+
+// readAnswer reads the beginning of an answer that will soon end: one that breaks off is none.
+func (c *call) readAnswer(resp *http.Response) (err error) {
+	switch n := resp.ContentLength; {
+	case c.outer.Key == "":
+	case 0 < n && n <= maxAnswer:
+		c.read = make([]byte, n)
+		_, err = io.ReadFull(resp.Body, c.read)
+	case n < 0 && isJSON(resp):
+		c.read, err = io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	}
+	return err
+}
+
+func isJSON(resp *http.Response) bool {
+	media, _, _ := strings.Cut(resp.Header.Get("Content-Type"), ";")
+	media = strings.ToLower(strings.TrimSpace(media))
+	return media == "application/json" || strings.HasSuffix(media, "+json")
+}
+
+// judge says what an answer means, whose beginning was read.
+func (c *call) judge(resp *http.Response) retry.Verdict {
 	switch resp.Header.Get(refusedHeader) {
 	case "in_progress":
-		return retry.Running, nil
+		return retry.Running
 	case "rate_limited", "store_unavailable", "shutting_down", "unfinished":
-		return retry.Again, nil
+		return retry.Again
 	}
 	if retry.IsTransient(resp.StatusCode) || c.t.Retry500 && resp.StatusCode == http.StatusInternalServerError {
-		return retry.Again, nil
-	}
-	if resp.StatusCode != http.StatusConflict || !strings.Contains(resp.Header.Get("Content-Type"), "json") {
-		return retry.Final, nil
-	}
-	read, err := io.ReadAll(io.LimitReader(resp.Body, maxProblem))
-	if err != nil {
-		return retry.Again, err
+		return retry.Again
 	}
 	var members any
-	if json.Unmarshal(read, &members) == nil && saysInFlight(members) {
-		return retry.Running, nil
+	if resp.StatusCode == http.StatusConflict && isJSON(resp) && json.Unmarshal(c.read, &members) == nil && saysInFlight(members) {
+		return retry.Running
 	}
-	resp.Body = withClose(io.MultiReader(bytes.NewReader(read), resp.Body), resp.Body)
-	return retry.Final, nil
+	return retry.Final
 }
-
-// maxProblem is how much of a 409 is looked at, in bytes.
-const maxProblem = 64 << 10
 
 // saysInFlight reports whether a member "code" of a JSON value, at any depth, says that the operation is running: as in the
 // Agentic Commerce Protocol, the Ad Context Protocol, and at Stripe.
@@ -413,15 +427,25 @@ func (c *call) giveUp(last retry.Try, why retry.Why) error {
 	return e
 }
 
-// body is that of a response. The context of its try ends when it is closed.
+// body is that of a response, of which the beginning was read. The context of its try ends when it is closed.
 type body struct {
-	io.ReadCloser
+	read   []byte
+	rest   io.ReadCloser
 	cancel context.CancelCauseFunc
+}
+
+func (b *body) Read(p []byte) (int, error) {
+	if len(b.read) == 0 {
+		return b.rest.Read(p)
+	}
+	n := copy(p, b.read)
+	b.read = b.read[n:]
+	return n, nil
 }
 
 func (b *body) Close() error {
 	defer b.cancel(nil)
-	return b.ReadCloser.Close()
+	return b.rest.Close() // maybe during a Read
 }
 
 // inOneGo is the length of the longest body that is sent at once, in bytes: its parts are not watched.

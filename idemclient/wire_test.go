@@ -1,6 +1,7 @@
 package idemclient_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -145,7 +146,13 @@ func TestEachOperationHappensOnce(t *testing.T) {
 					guarded.ServeHTTP(lost{w}, r)
 					panic(http.ErrAbortHandler) // the answer is lost
 				case n == 4:
-					w.WriteHeader(503)
+					w.WriteHeader(503) // and does not come to an end
+					for range 100 {
+						if _, err := io.WriteString(w, "busy"); err != nil || http.NewResponseController(w).Flush() != nil {
+							return
+						}
+						time.Sleep(10 * time.Millisecond)
+					}
 				default:
 					guarded.ServeHTTP(w, r)
 				}
@@ -274,3 +281,54 @@ func TestBodies(t *testing.T) {
 type broken struct{}
 
 func (broken) Read([]byte) (int, error) { return 0, errors.New("a bad disk") }
+
+// An answer that breaks off is none; a stream is the caller's.
+func TestAnswers(t *testing.T) {
+	for _, c := range []struct {
+		name, contentType string
+		length            int // Content-Length; 0: none
+		sent              int // of three tries, the last of which is whole
+	}{
+		{name: "of known length", length: 1000, sent: 3},
+		{name: "JSON", contentType: "application/json; charset=utf-8", sent: 3},
+		{name: "problem", contentType: "application/problem+json", sent: 3},
+		{name: "a stream", contentType: "text/event-stream", sent: 1},
+		{name: "a long one", length: 1 << 20, sent: 1},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				whole := strings.Repeat("x", cmp.Or(c.length, 100<<10))
+				n := 0
+				base := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					n++
+					w.Header().Set("Content-Type", c.contentType)
+					if c.length > 0 {
+						w.Header().Set("Content-Length", strconv.Itoa(c.length))
+					}
+					sent := whole
+					if n < 3 {
+						sent = whole[:100]
+					}
+					_, err := io.WriteString(w, sent)
+					assert.NoError(t, err)
+					if n < 3 {
+						assert.NoError(t, http.NewResponseController(w).Flush())
+						panic(http.ErrAbortHandler)
+					}
+				}), false)
+				resp, err := (&idemclient.Transport{Hosts: hosts, Base: base}).RoundTrip(request(t.Context(), t, "POST", "http://api.test/a", "bytes"))
+				require.NoError(t, err)
+				require.Equal(t, c.sent, n)
+				read, err := io.ReadAll(resp.Body)
+				resp.Body.Close()
+				if c.sent == 3 {
+					require.NoError(t, err)
+					require.Equal(t, whole, string(read))
+				} else {
+					require.ErrorIs(t, err, io.ErrUnexpectedEOF)
+					require.NotEmpty(t, resp.Request.Header.Get("Idempotency-Key"), "with which the caller may go on")
+				}
+			})
+		})
+	}
+}
