@@ -49,7 +49,7 @@ func TestTries(t *testing.T) {
 		status    int           // of what the caller gets; 0: an Error
 		why       string        // in that
 		last      int           // the status of its Response
-		waited    time.Duration // at least, and not half as much and two seconds more
+		waited    time.Duration // at least, and not half as much and three seconds more
 	}{
 		{name: "done at once", answers: []any{done}, sent: 1, status: 201},
 		{name: "a broken connection", answers: []any{reset, done}, sent: 2, status: 201},
@@ -102,7 +102,7 @@ func TestTries(t *testing.T) {
 
 				require.Len(t, base.sent, c.sent)
 				assert.GreaterOrEqual(t, took, c.waited)
-				assert.Less(t, took, c.waited*3/2+2*time.Second)
+				assert.Less(t, took, c.waited*3/2+3*time.Second)
 				for _, s := range base.sent {
 					assert.Equal(t, base.sent[0].key, s.key)
 					assert.Equal(t, c.method == "GET", s.key == "")
