@@ -19,7 +19,7 @@ type sent struct {
 	method, url, key, body string
 	keys                   int // lines
 	length                 int64
-	hasGetBody             bool
+	hasGetBody, noBody     bool
 }
 
 // script answers tries one after the other, without a network. The last answer is that of all further ones.
@@ -33,7 +33,7 @@ type script struct {
 
 func (s *script) RoundTrip(r *http.Request) (*http.Response, error) {
 	now := sent{at: time.Now(), method: r.Method, url: r.URL.String(), key: r.Header.Get("Idempotency-Key"), keys: len(r.Header.Values("Idempotency-Key")),
-		length: r.ContentLength, hasGetBody: r.GetBody != nil}
+		length: r.ContentLength, hasGetBody: r.GetBody != nil, noBody: r.Body == nil || r.Body == http.NoBody}
 	if r.Body != nil {
 		body, err := io.ReadAll(r.Body)
 		r.Body.Close()

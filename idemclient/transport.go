@@ -388,7 +388,7 @@ func (t *Transport) perSecond() int { return cmp.Or(t.Budget, defaultBudget) }
 
 // Observe tells of a try.
 func (c *call) Observe(try retry.Try, pause time.Duration) {
-	if c.t.Observe != nil && c.request != nil {
+	if c.t.Observe != nil && c.request != nil && c.outer.Fault == nil {
 		c.t.Observe(Try{Request: c.request, ResendCount: c.tries - 1, Response: try.Response, Err: try.Err, Pause: pause})
 	}
 }

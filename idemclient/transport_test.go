@@ -214,6 +214,7 @@ func TestTryTimeout(t *testing.T) {
 		resp.Body.Close()
 		require.Len(t, base.sent, 2)
 		require.Equal(t, len(long), len(base.sent[0].body))
+		require.GreaterOrEqual(t, base.sent[1].at.Sub(base.sent[0].at), 65*time.Second, "each part gives it time")
 
 		require.Len(t, tries, 2)
 		require.EqualError(t, tries[0].Err, "no answer within 15s")

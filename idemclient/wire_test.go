@@ -238,6 +238,8 @@ func TestBodies(t *testing.T) {
 			for _, s := range base.sent {
 				require.Equal(t, c.body, s.body)
 				require.False(t, s.hasGetBody)
+				require.Equal(t, c.body == "", s.noBody)
+				require.True(t, c.fault != "" || s.length == int64(len(c.body)), s.length)
 			}
 			require.NotZero(t, body.closed)
 			require.Same(t, body, r.Body)
@@ -290,7 +292,7 @@ func TestAnswers(t *testing.T) {
 		sent              int // of three tries, the last of which is whole
 	}{
 		{name: "of known length", length: 1000, sent: 3},
-		{name: "JSON", contentType: "application/json; charset=utf-8", sent: 3},
+		{name: "JSON", contentType: "Application/JSON ; charset=utf-8", sent: 3},
 		{name: "problem", contentType: "application/problem+json", sent: 3},
 		{name: "a stream", contentType: "text/event-stream", sent: 1},
 		{name: "a long one", length: 1 << 20, sent: 1},
