@@ -46,6 +46,7 @@ func TestTransportTriesAgain(t *testing.T) {
 		{name: "409 in progress", answers: []any{answerOf(409, "Retry-After", "1"), answerOf(201)}, sent: 2, status: 201, waited: time.Second},
 		{name: "409 for good", answers: []any{answerOf(409)}, sent: 1, status: 409},
 		{name: "425", answers: []any{answerOf(425, "Retry-After", "2"), answerOf(201)}, sent: 2, status: 201, waited: 2 * time.Second},
+		{name: "408, and 425 without", answers: []any{answerOf(408), answerOf(425), answerOf(201)}, sent: 3, status: 201},
 		{name: "asked to wait too long", answers: []any{answerOf(503, "Retry-After", "3600")}, sent: 1, status: 503},
 		{name: "asked to wait for ages", answers: []any{answerOf(503, "Retry-After", "99999999999999999999")}, sent: 1, status: 503},
 		{name: "asked for nonsense", answers: []any{answerOf(503, "Retry-After", "-1"), answerOf(201)}, sent: 2, status: 201},
