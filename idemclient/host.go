@@ -35,7 +35,7 @@ func (t *Transport) guarded(u *url.URL) (*host, error) {
 	}
 	for i := range t.hosts {
 		if h := &t.hosts[i]; h.name == name && (h.port == "" || h.port == port) {
-			return h, t.fault
+			return h, nil
 		}
 	}
 	return nil, t.fault

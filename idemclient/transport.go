@@ -400,8 +400,6 @@ func (c *call) giveUp(last retry.Try, why retry.Why) error {
 	switch why {
 	case retry.Stands:
 		e.why = "another try would not help"
-	case retry.Ended:
-		e.why = "the context has ended"
 	case retry.NoTries:
 		if e.why = "no more tries"; c.once {
 			e.why = "the body can't be read again"

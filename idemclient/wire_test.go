@@ -215,6 +215,12 @@ func TestBodies(t *testing.T) {
 		{name: "too short", body: "bytes", length: 6, fault: "5 bytes, but ContentLength is 6"},
 		{name: "too long", body: "bytes", length: 4, fault: "5 bytes, but ContentLength is 4"},
 		{name: "unreadable", change: func(_ *http.Request, w *watched) { w.Reader = io.MultiReader(strings.NewReader("by"), broken{}) }, fault: "reading the body: a bad disk"},
+		{name: "that can't be closed", change: func(_ *http.Request, w *watched) {
+			w.Reader = struct {
+				io.Reader
+				io.Closer
+			}{strings.NewReader("bytes"), broken{}}
+		}, fault: "the body: a bad disk"},
 		{name: "an old key", body: "bytes", change: func(r *http.Request, _ *watched) {
 			*r = *r.WithContext(idemclient.WithKey(r.Context(), "order-1", time.Now().Add(-48*time.Hour)))
 		}, fault: "outcome unknown"},
@@ -283,6 +289,7 @@ func TestBodies(t *testing.T) {
 type broken struct{}
 
 func (broken) Read([]byte) (int, error) { return 0, errors.New("a bad disk") }
+func (broken) Close() error             { return errors.New("a bad disk") }
 
 // An answer that breaks off is none; a stream is the caller's.
 func TestAnswers(t *testing.T) {
