@@ -48,7 +48,7 @@ func TestKeys(t *testing.T) {
 		{name: "CONNECT", method: "CONNECT", url: "https://api.test/a", passed: true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			base := &script{answers: []any{reset, answer(200)}}
+			base := &script{answers: []any{errReset, answer(200)}}
 			transport := &idemclient.Transport{Hosts: []string{"Api.test", "one.test:443", "[::1]"}, Base: base, MaxWait: time.Millisecond}
 			if c.ctx == nil {
 				c.ctx = t.Context()
@@ -73,7 +73,7 @@ func TestKeys(t *testing.T) {
 				return
 			}
 			if c.passed {
-				require.Equal(t, reset, err)
+				require.Equal(t, errReset, err)
 				require.Len(t, base.sent, 1)
 			} else {
 				require.NoError(t, err)
@@ -144,7 +144,7 @@ func TestKeyLifetime(t *testing.T) {
 			{name: "stored, and too old", first: 24 * time.Hour, answers: []any{answer(201)}, unknown: true},
 			{name: "another machine's clock", first: -30 * time.Second, answers: []any{answer(201)}, sent: 1},
 			{name: "a clock that was set back", first: -time.Hour, answers: []any{answer(201)}, unknown: true},
-			{name: "an answer says when", transport: &idemclient.Transport{MaxTries: 100}, answers: []any{expiring, reset, running}, sent: 10, waited: 90 * time.Second, unknown: true},
+			{name: "an answer says when", transport: &idemclient.Transport{MaxTries: 100}, answers: []any{expiring, errReset, running}, sent: 10, waited: 90 * time.Second, unknown: true},
 			{name: "an answer says later", first: 24*time.Hour - 15*time.Second, answers: []any{expiring, running, answer(201)}, sent: 3, waited: 20 * time.Second},
 		} {
 			base := &script{answers: c.answers}
@@ -210,14 +210,14 @@ func TestRedirects(t *testing.T) {
 				r.Header.Set("Idempotency-Key", "order-1")
 			}
 			first := net["api.test"]
-			first.answers = []any{reset, to(c.status, c.to), reset, answer(201)}
+			first.answers = []any{errReset, to(c.status, c.to), errReset, answer(201)}
 			second := net[strings.TrimSuffix(strings.TrimPrefix(c.to, "https://"), "/b")]
 			if second != first {
-				second.answers = []any{reset, answer(201)}
+				second.answers = []any{errReset, answer(201)}
 			}
 			resp, err := (&http.Client{Transport: transport}).Do(r)
 			if c.sent == 1 {
-				require.ErrorIs(t, err, reset)
+				require.ErrorIs(t, err, errReset)
 			} else {
 				require.NoError(t, err)
 				require.Equal(t, 201, resp.StatusCode)

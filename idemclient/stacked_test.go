@@ -24,7 +24,7 @@ func TestOnSignTransport(t *testing.T) {
 			_, err = verifier.Verify(t.Context(), &sign.Message{Method: r.Method, Target: r.URL.RequestURI(), Host: r.URL.Host, TLS: true,
 				Source: source{r, body}})
 			require.NoError(t, err)
-			return nil, reset
+			return nil, errReset
 		}
 		base := &script{answers: []any{verify}}
 		signing := &sign.Transport{Key: signtest.Demo, Base: base}
@@ -41,7 +41,7 @@ func TestOnSignTransport(t *testing.T) {
 		} {
 			base.sent = nil
 			_, err := transport.RoundTrip(request(t.Context(), t, c.method, c.url, "bytes"))
-			require.ErrorIs(t, err, reset)
+			require.ErrorIs(t, err, errReset)
 			require.Len(t, base.sent, c.sent, c)
 		}
 
@@ -53,7 +53,7 @@ func TestOnSignTransport(t *testing.T) {
 		require.Empty(t, base.sent)
 
 		// Nonces that are made of seconds are a second apart.
-		base.answers = []any{reset, answer(201)}
+		base.answers = []any{errReset, answer(201)}
 		signing.Options.Scheme = seconds{}
 		began := time.Now()
 		_, err = transport.RoundTrip(request(t.Context(), t, "POST", "https://api.test/a", "bytes"))
@@ -64,7 +64,7 @@ func TestOnSignTransport(t *testing.T) {
 
 // Of two transports, one tries again.
 func TestOnAnother(t *testing.T) {
-	base := &script{answers: []any{reset}}
+	base := &script{answers: []any{errReset}}
 	inner := &idemclient.Transport{Hosts: hosts, Base: base, MaxWait: time.Millisecond}
 	for _, method := range []string{"GET", "POST"} {
 		base.sent = nil

@@ -21,8 +21,8 @@ import (
 )
 
 var (
-	hosts = []string{"api.test"}
-	reset = errors.New("connection reset")
+	hosts    = []string{"api.test"}
+	errReset = errors.New("connection reset")
 )
 
 func request(ctx context.Context, t *testing.T, method, url, body string) *http.Request {
@@ -52,7 +52,7 @@ func TestTries(t *testing.T) {
 		waited    time.Duration // at least, and not half as much and three seconds more
 	}{
 		{name: "done at once", answers: []any{done}, sent: 1, status: 201},
-		{name: "a broken connection", answers: []any{reset, done}, sent: 2, status: 201},
+		{name: "a broken connection", answers: []any{errReset, done}, sent: 2, status: 201},
 		{name: "each status that passes", answers: []any{answer(408), answer(425), answer(429), done}, sent: 4, status: 201},
 		{name: "each status of a gateway", answers: []any{answer(502), answer(503), answer(504), done}, sent: 4, status: 201},
 		{name: "Retry-After in seconds", answers: []any{answer(503, "Retry-After", "7"), done}, sent: 2, status: 201, waited: 7 * time.Second},
@@ -62,7 +62,7 @@ func TestTries(t *testing.T) {
 		{name: "a date that is past", answers: []any{answer(503, "Retry-After", "Tue, 14 Nov 1995 22:13:20 GMT"), done}, sent: 2, status: 201},
 		{name: "running", answers: []any{refused(409, codes.InProgress, "1"), done}, sent: 2, status: 201, waited: time.Second},
 		{name: "running for longer than there are tries", transport: &idemclient.Transport{MaxTries: 2},
-			answers: []any{refused(409, codes.InProgress, "1"), reset, refused(409, codes.InProgress, "1"), refused(409, codes.InProgress, "1"), done}, sent: 5, status: 201, waited: 3 * time.Second},
+			answers: []any{refused(409, codes.InProgress, "1"), errReset, refused(409, codes.InProgress, "1"), refused(409, codes.InProgress, "1"), done}, sent: 5, status: 201, waited: 3 * time.Second},
 		{name: "running, in a format of the service's own", answers: []any{refused(200, codes.InProgress, "2"), done}, sent: 2, status: 201, waited: 2 * time.Second},
 		{name: "refused for a while, with a status of the service's own", answers: []any{refused(400, codes.StoreUnavailable, "1"), refused(400, codes.ShuttingDown, "1"),
 			refused(400, codes.Unfinished, "1"), refused(400, codes.RateLimited, "1"), done}, sent: 5, status: 201, waited: 4 * time.Second},
@@ -83,13 +83,13 @@ func TestTries(t *testing.T) {
 		{name: "asked to wait for ages", answers: []any{answer(503, "Retry-After", "99999999999999999999")}, sent: 1, why: "wait too long", last: 503},
 		{name: "running for too long", answers: []any{refused(409, codes.InProgress, "31")}, sent: 1, why: "wait too long", last: 409},
 		{name: "MaxWait", transport: &idemclient.Transport{MaxWait: time.Hour}, answers: []any{answer(503, "Retry-After", "3000"), done}, sent: 2, status: 201, waited: 50 * time.Minute},
-		{name: "a short MaxWait bounds its own pauses", transport: &idemclient.Transport{MaxWait: time.Millisecond}, answers: []any{reset, done}, sent: 2, status: 201},
+		{name: "a short MaxWait bounds its own pauses", transport: &idemclient.Transport{MaxWait: time.Millisecond}, answers: []any{errReset, done}, sent: 2, status: 201},
 		{name: "503 for ever", answers: []any{answer(503)}, sent: 5, why: "no more tries; sent 5 times; the last answer is 503 Service Unavailable", last: 503},
-		{name: "errors for ever", answers: []any{reset}, sent: 5, why: "no more tries; sent 5 times: connection reset"},
+		{name: "errors for ever", answers: []any{errReset}, sent: 5, why: "no more tries; sent 5 times: connection reset"},
 		{name: "one try", transport: &idemclient.Transport{MaxTries: 1}, answers: []any{refused(409, codes.InProgress, "1")}, sent: 1, why: "no more tries", last: 409},
-		{name: "a certificate of somebody else", answers: []any{&tls.CertificateVerificationError{Err: reset}}, sent: 1, why: "would not help"},
-		{name: "GET", method: "GET", answers: []any{reset, answer(503), done}, sent: 3, status: 201},
-		{name: "DELETE", method: "DELETE", answers: []any{reset, answer(503), done}, sent: 3, status: 201},
+		{name: "a certificate of somebody else", answers: []any{&tls.CertificateVerificationError{Err: errReset}}, sent: 1, why: "would not help"},
+		{name: "GET", method: "GET", answers: []any{errReset, answer(503), done}, sent: 3, status: 201},
+		{name: "DELETE", method: "DELETE", answers: []any{errReset, answer(503), done}, sent: 3, status: 201},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -133,7 +133,7 @@ func TestTries(t *testing.T) {
 					assert.Equal(t, c.last, e.Response.StatusCode)
 				} else {
 					assert.Nil(t, e.Response)
-					assert.ErrorIs(t, err, reset)
+					assert.ErrorIs(t, err, errReset)
 				}
 			})
 		})
@@ -261,7 +261,7 @@ func (s slow) Read(p []byte) (int, error) {
 func TestBudget(t *testing.T) {
 	for _, callers := range []int{20, 2000} {
 		synctest.Test(t, func(t *testing.T) {
-			base := &script{answers: []any{reset}}
+			base := &script{answers: []any{errReset}}
 			transport := &idemclient.Transport{Hosts: []string{"api.test", "other.test"}, Base: base}
 			began := time.Now()
 			failed := make(chan error, callers)
@@ -273,7 +273,7 @@ func TestBudget(t *testing.T) {
 				}()
 			}
 			for range callers {
-				require.ErrorIs(t, <-failed, reset)
+				require.ErrorIs(t, <-failed, errReset)
 			}
 			perSecond := make(map[int]int)
 			for _, s := range base.sent[callers:] {
@@ -296,7 +296,7 @@ func TestBudget(t *testing.T) {
 
 func TestAnswersAddToTheBudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		base := &script{answers: []any{reset}}
+		base := &script{answers: []any{errReset}}
 		transport := &idemclient.Transport{Hosts: hosts, Base: base, Budget: 2, MaxTries: 2, MaxWait: 100 * time.Millisecond}
 		send := func(ctx context.Context) error {
 			_, err := transport.RoundTrip(request(ctx, t, "POST", "https://api.test/a", "bytes"))
@@ -313,7 +313,7 @@ func TestAnswersAddToTheBudget(t *testing.T) {
 		for range 7 { // the rest has come in meanwhile
 			require.NoError(t, send(t.Context()))
 		}
-		base.answers = []any{reset}
+		base.answers = []any{errReset}
 		uses(1)
 
 		// Who waits for his turn may be too late.

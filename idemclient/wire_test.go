@@ -226,7 +226,7 @@ func TestBodies(t *testing.T) {
 		}, fault: "outcome unknown"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			base := &script{answers: []any{reset, answer(201)}}
+			base := &script{answers: []any{errReset, answer(201)}}
 			body := &watched{Reader: strings.NewReader(c.body)}
 			r := request(t.Context(), t, "POST", "https://api.test/a", "")
 			r.Body, r.GetBody, r.ContentLength = body, c.getBody, c.length
