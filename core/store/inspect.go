@@ -81,11 +81,11 @@ type Query struct {
 type Change struct {
 	// To is what becomes of the record:
 	//
-	//   - [Free]: an abandoned record becomes free: any claim gets it. That claim counts as a takeover (its
-	//     Grant is not Free), because the earlier run may have taken effect. The record is remembered for the
+	//   - [Free]: an abandoned record becomes free, and keeps its operation: any claim gets it. It is uncertain: that claim counts as a
+	//     takeover (its Grant is not Free), because the earlier run may have taken effect. The record is remembered for the
 	//     retention of its claim, counted from now.
 	//   - [Done]: an abandoned or free record becomes a finished one with Result, that is kept for Retention, which must be
-	//     more than zero.
+	//     more than zero. Its steps are gone.
 	//   - zero: the record is removed, whatever its state.
 	To        State
 	Result    []byte

@@ -39,15 +39,20 @@ type Store interface {
 	//     if it belongs to claim.Owner.
 	//   - A free record: it becomes claim.Owner's, with the claim's fingerprint, lease
 	//     and retention and its attempt one higher: [Acquired], with Grant.Free. Any claim
-	//     gets it, whatever its Takeover, Fingerprint and Attempt, and begins the operation
-	//     claim.ID. If [Inspector].Change made the record free, the claim is a takeover,
-	//     without Grant.Free, and with the same fingerprint it goes on with the record's operation.
+	//     gets it, whatever its Takeover, Fingerprint and Attempt. If the record has kept its
+	//     operation ([Capabilities].Fail, [Inspector].Change), a claim with the same fingerprint goes on with
+	//     that. Any other begins the operation claim.ID. If the record is uncertain as well, the claim
+	//     is a takeover, without Grant.Free.
 	//   - A running record whose lease has passed (abandoned): if claim.Takeover is
 	//     set, claim.Fingerprint equals the record's, and claim.Attempt is zero or
 	//     equals the record's, the record becomes claim.Owner's, with the claim's
 	//     lease, retention and [About] and its attempt one higher: [Acquired]. The
-	//     operation goes on with its ID. Otherwise [Abandoned], nothing is changed.
+	//     operation goes on. Otherwise [Abandoned], nothing is changed.
 	//   - A finished record whose retention has not passed: [Done], with the result.
+	//
+	// An operation that goes on keeps its ID, its steps ([Capabilities].Checkpoint), and the first Secret that one of its
+	// claims has named: all three are in the Grant. One that begins has none of the steps. An operation without an ID does not go on:
+	// the next claim begins one.
 	//
 	// An abandoned or free record is remembered for the retention of the claim that made
 	// it, counted from the end of its lease (or from the call that made it one), and is
@@ -66,6 +71,8 @@ type Store interface {
 	// unless the record is running and owner's. As for Renew, the lease may have
 	// passed.
 	//
+	// The steps of the operation are gone in either case.
+	//
 	// With a retention of zero or less, Complete keeps nothing of the run, nor of those
 	// before it, but their number. A record of the first attempt is removed. A later one
 	// becomes free: nobody runs, and nothing is uncertain. It then has no owner, as after a
@@ -78,8 +85,8 @@ type Store interface {
 	//
 	//   - A record of the first attempt is removed: the next Acquire starts again with
 	//     attempt 1.
-	//   - A record of a later attempt becomes what it was before the claim, free or
-	//     abandoned, but keeps the claim's attempt and fingerprint. Its lease ends now, and
+	//   - A record of a later attempt becomes what it was before the claim, free (with its operation, if
+	//     the claim has gone on with that) or abandoned, but keeps the claim's attempt and fingerprint. Its lease ends now, and
 	//     it is remembered for the retention of its claim, counted from now. So the next
 	//     run has a higher number than every earlier one (fencing tokens never go back),
 	//     and it stays known if an earlier run never finished. The record then has no
@@ -113,7 +120,7 @@ type Store interface {
 //		return c
 //	}
 //
-// A type that calls the store with other keys has to change Watch, too. One whose calls leave the process is not Local.
+// A type that calls the store with other keys has to change Watch, Checkpoint and Fail, too. One whose calls leave the process is not Local.
 type Capabilities struct {
 	// Watch tells a waiter that a record has changed. It returns a channel that is closed when the record under key has
 	// been completed, released, abandoned by [Store.Abandon] or taken over. It may also be closed at any time without a
@@ -132,6 +139,21 @@ type Capabilities struct {
 	// It is for stores in the memory of the process: they can look at a finished record before its fingerprint is
 	// derived, which takes longer than the rest of a replay. The engine then derives none for a retry with the same bytes.
 	Recall func(key []byte) (grant Grant, raw uint64, ok bool)
+
+	// Checkpoint makes steps, of up to 256 KiB, what the record under key tells of the finished steps of its operation, in place of what
+	// it has told so far. The next run of the operation gets them ([Grant].Steps). It returns [ErrLost] and changes nothing unless
+	// the record is running and owner's; as for Renew, the lease may have passed. [ErrFull]: there is no room, and nothing was
+	// changed. To call it again with the same steps changes nothing.
+	Checkpoint func(ctx context.Context, key string, owner Owner, steps []byte) error
+
+	// Fail ends owner's running record for a run that has failed. It returns [ErrLost] as Release does. If goesOn is set, the record
+	// keeps its operation for the next claim: whatever its attempt, it becomes free, and is remembered for the retention of its claim,
+	// counted from now. If the claim was a takeover, the record is uncertain: so is the next claim. Else the operation has
+	// ended: the record of a first attempt is removed, and a later one becomes free, with nothing but its attempt.
+	//
+	// (A store in which a run commits something of its own, as by sqlstore's RunTx, does not forget that: the record then becomes
+	// what it does by Release.) A store has both Checkpoint and Fail, or neither.
+	Fail func(ctx context.Context, key string, owner Owner, goesOn bool) error
 
 	// RecallFor is the store for whose Acquire Recall stands in. The engine recalls only if it is the engine's own store:
 	// a type that embeds this one may do more in an Acquire of its own (count, encrypt, fail), and is asked

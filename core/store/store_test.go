@@ -7,7 +7,7 @@ import (
 )
 
 func TestClaimValidate(t *testing.T) {
-	good := Claim{Owner: NewOwner(), Fingerprint: strings.Repeat("f", maxFingerprint), Lease: 1}
+	good := Claim{Owner: NewOwner(), Fingerprint: strings.Repeat("f", maxFingerprint), Secret: strings.Repeat("s", maxSecret), Lease: 1}
 	if err := good.Validate(); err != nil {
 		t.Fatalf("a claim at the limits is refused: %v", err)
 	}
@@ -17,6 +17,8 @@ func TestClaimValidate(t *testing.T) {
 		"negative lease":     func(c *Claim) { c.Lease = -time.Second },
 		"negative retention": func(c *Claim) { c.Retention = -1 },
 		"long fingerprint":   func(c *Claim) { c.Fingerprint += "f" },
+		"long secret":        func(c *Claim) { c.Secret += "s" },
+		"secret of no text":  func(c *Claim) { c.Secret = "\xff" },
 	} {
 		t.Run(name, func(t *testing.T) {
 			bad := good

@@ -12,6 +12,11 @@ import (
 // maxFingerprint is the greatest length of a [Claim]'s fingerprint, in bytes.
 const maxFingerprint = 64
 
+// maxSecret is the greatest length of the name of a secret, in bytes.
+const maxSecret = 64
+
+var errSecret = fmt.Errorf("idem: the name of a secret is at most %d bytes of UTF-8, without NUL", maxSecret)
+
 // Claim asks a [Store] for the right to run an operation.
 type Claim struct {
 	// Owner is what Renew, Complete, Release and Abandon must name.
@@ -23,6 +28,9 @@ type Claim struct {
 	// Raw, unless it is zero, is a keyed hash of all that Fingerprint is derived from, as it was
 	// sent. It is good within the process only. A store with a [Capabilities].Recall keeps it, others ignore it.
 	Raw uint64
+	// Secret is the name of the secret from which the run derives keys, of up to 64 bytes of text; may be empty. An operation that goes on keeps the
+	// first that was named.
+	Secret string
 	// About is what the record tells people.
 	About
 	// Lease is how long the claim is valid without renewal. It must be more than zero.
@@ -40,7 +48,7 @@ type Claim struct {
 }
 
 // Validate returns an error if c has no owner, a lease that is not more than zero, a
-// negative retention, a fingerprint of more than 64 bytes, or an [About] that is too long or not text. A
+// negative retention, a fingerprint of more than 64 bytes, or a Secret or an [About] that is too long or not text. A
 // store calls it before it changes anything.
 func (c Claim) Validate() error {
 	switch {
@@ -52,6 +60,8 @@ func (c Claim) Validate() error {
 		return errors.New("idem: a claim's retention must not be negative")
 	case c.Lease <= 0:
 		return errors.New("idem: a lease must be longer than zero")
+	case len(c.Secret) > maxSecret || !isNote(c.Secret):
+		return errSecret
 	case !isNote(c.Policy) || !isNote(c.Creator) || !isNote(c.Remark):
 		return errNote
 	}
@@ -66,11 +76,15 @@ type Grant struct {
 	// claim of an abandoned or free record and serves as a fencing token. It is the
 	// caller's own if State is Acquired, else that of the record that is there.
 	Attempt uint64
-	// Free says that the record was free, so that the claim is no takeover. Only if State
-	// is Acquired. It is not set if [Inspector].Change made the record free.
+	// Free says that the record was free, and not uncertain, so that the claim is no takeover. Only if State
+	// is Acquired.
 	Free bool
 	// ID is the operation's: the record's, and after a claim that has begun one, the claim's.
 	ID ID
+	// Secret and Steps are what earlier runs of the operation have left: see [Claim].Secret and [Capabilities].Checkpoint. Only if
+	// State is Acquired. Steps belongs to the caller; none are empty or nil.
+	Secret string
+	Steps  []byte
 	// Fingerprint is that of the record that is there. It is empty if State is Acquired.
 	Fingerprint string
 	// Remark is that of the record that is there, if the store can be looked into. It is empty if State is Acquired.

@@ -14,7 +14,7 @@ import (
 )
 
 // cases is the whole suite.
-var cases = slices.Concat(ofCalls, inspections)
+var cases = slices.Concat(ofCalls, inspections, checkpoints)
 
 // ofCalls are the cases of store.Store.
 var ofCalls = []testCase{
@@ -27,6 +27,9 @@ var ofCalls = []testCase{
 			}
 			if s.can.Recall != nil && s.can.RecallFor != s.Store {
 				s.Errorf("the store declares a Recall for %T, and is a %T: the engine never calls it", s.can.RecallFor, s.Store)
+			}
+			if (s.can.Checkpoint == nil) != (s.can.Fail == nil) {
+				s.Error("the store declares one of Checkpoint and Fail without the other")
 			}
 		},
 	},
@@ -167,6 +170,12 @@ var ofCalls = []testCase{
 				} {
 					if !errors.Is(err, want) {
 						s.Errorf("%s with an ended context: %v, want %v", name, err, want)
+					}
+				}
+				if s.can.Checkpoint != nil {
+					err1, err2 := s.can.Checkpoint(ctx, "k", c.Owner, []byte("steps")), s.can.Fail(ctx, "k", c.Owner, true)
+					if !errors.Is(err1, want) || !errors.Is(err2, want) {
+						s.Errorf("Checkpoint and Fail with an ended context: %v, %v, want %v", err1, err2, want)
 					}
 				}
 				if s.can.Watch != nil {

@@ -188,16 +188,25 @@ func (s *env) done(key string, attempt uint64, result []byte) store.Grant {
 // powerless expects that owner may do nothing to the record.
 func (s *env) powerless(key string, owner store.Owner) {
 	s.Helper()
-	for _, call := range []struct {
+	type made struct {
 		name string
 		err  error
-	}{
+	}
+	var capable []made
+	if s.can.Checkpoint != nil {
+		capable = []made{
+			{"Checkpoint", s.can.Checkpoint(s.Context(), key, owner, []byte("stale"))},
+			{"Fail", s.can.Fail(s.Context(), key, owner, true)},
+			{"Fail of what does not go on", s.can.Fail(s.Context(), key, owner, false)},
+		}
+	}
+	for _, call := range append(capable, []made{
 		{"Renew", s.Store.Renew(s.Context(), key, owner, long)},
 		{"Complete", s.Store.Complete(s.Context(), key, owner, []byte("stale"), long)},
 		{"Complete without retention", s.Store.Complete(s.Context(), key, owner, []byte("stale"), 0)},
 		{"Release", s.Store.Release(s.Context(), key, owner)},
 		{"Abandon", s.Store.Abandon(s.Context(), key, owner)},
-	} {
+	}...) {
 		if !errors.Is(call.err, store.ErrLost) {
 			s.Fatalf("%s of a record that isn't held: %v, want ErrLost", call.name, call.err)
 		}

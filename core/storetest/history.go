@@ -48,12 +48,13 @@ const (
 
 // call is what a client asks of a key.
 type call struct {
-	method    string // of store.Store, or "Change"; "" marks the end of the history
+	method    string // of store.Store, or "Change", "Checkpoint" or "Fail"; "" marks the end of the history
 	claim     store.Claim
 	owner     store.Owner
 	lease     time.Duration
 	retention time.Duration
-	result    string
+	result    string // or the steps of a Checkpoint
+	goesOn    bool   // of a Fail
 	expected  store.Record
 	to        store.State // of a Change
 }
@@ -84,9 +85,11 @@ type keyState struct {
 	lease       leaseState
 	fleeting    bool // the retention is brief
 	free        bool // without an owner: any claim gets it; with one: it was so before the claim
-	uncertain   bool // a Change has made it free
+	uncertain   bool // and the claim of it is a takeover
+	kept        bool // it has kept its operation
 	done        bool
 	result      string
+	steps       string
 	over        bool // the history has ended
 }
 
@@ -127,16 +130,23 @@ func (c call) after(r keyState) keyState {
 		r.owner, r.lease, r.free, r.uncertain = store.Owner{}, leasePassed, true, true
 	case c.method == "Renew":
 		r.lease = leaseOf(c.lease)
+	case c.method == "Checkpoint":
+		r.steps = c.result
 	case c.method == "Complete" && c.retention > 0, c.method == "Change":
-		r.done, r.result, r.fleeting = true, c.result, c.retention <= briefly
-	case r.attempt == 1 && c.method != "Abandon":
+		r.done, r.result, r.fleeting, r.steps = true, c.result, c.retention <= briefly, ""
+	case r.attempt == 1 && c.method != "Abandon" && !c.goesOn:
 		return keyState{}
-	default: // Abandon, or the release of a later attempt
+	default: // Abandon, a Fail that goes on, or the end of a later attempt
 		r.owner, r.lease = store.Owner{}, leasePassed
-		r.free = c.method == "Complete" || c.method == "Release" && r.free
-		r.uncertain = r.uncertain && c.method == "Release"
-		if r.free && !r.uncertain {
-			r.id = store.ID{}
+		switch {
+		case c.goesOn:
+			r.uncertain = r.uncertain || r.attempt > 1 && !r.free
+			r.free, r.kept = true, true
+		case c.method != "Release":
+			r.free, r.uncertain, r.kept = c.method != "Abandon", false, false
+		}
+		if r.free && !r.uncertain && !r.kept {
+			r.id, r.steps = store.ID{}, ""
 		}
 	}
 	return r
@@ -145,11 +155,11 @@ func (c call) after(r keyState) keyState {
 // claimed returns what an Acquire makes of a record, or of none.
 func (c call) claimed(r keyState) keyState {
 	next := keyState{
-		attempt: r.attempt + 1, free: r.isFree(), uncertain: r.isFree() && r.uncertain, id: r.id, owner: c.claim.Owner,
+		attempt: r.attempt + 1, free: r.isFree(), uncertain: r.isFree() && r.uncertain, kept: r.isFree() && r.kept, id: r.id, steps: r.steps, owner: c.claim.Owner,
 		fingerprint: c.claim.Fingerprint, lease: leaseOf(c.claim.Lease), fleeting: c.claim.Retention <= briefly,
 	}
 	if next.id == (store.ID{}) || r.fingerprint != c.claim.Fingerprint {
-		next.id = c.claim.ID
+		next.id, next.kept, next.steps = c.claim.ID, false, ""
 	}
 	return next
 }
@@ -214,7 +224,7 @@ func (c call) step(r keyState, a answer) (bool, keyState) {
 			may, r = r.mayBeForgotten(), keyState{}
 		}
 		next := c.claimed(r)
-		return may && g.Attempt == next.attempt && g.Free == (next.free && !next.uncertain) && g.ID == next.id && g.Fingerprint == "" && len(g.Result) == 0, next
+		return may && g.Attempt == next.attempt && g.Free == (next.free && !next.uncertain) && g.ID == next.id && string(g.Steps) == next.steps && g.Fingerprint == "" && len(g.Result) == 0, next
 	}
 	if r.attempt == 0 || g.Attempt != r.attempt || g.ID != r.id || g.Fingerprint != r.fingerprint || string(g.Result) != r.result {
 		return false, r
@@ -314,6 +324,10 @@ func (c call) String() string {
 		return fmt.Sprintf("Renew by %x for %v", c.owner[:3], c.lease)
 	case "Complete":
 		return fmt.Sprintf("Complete by %x with %q for %v", c.owner[:3], c.result, c.retention)
+	case "Checkpoint":
+		return fmt.Sprintf("Checkpoint by %x of %q", c.owner[:3], c.result)
+	case "Fail":
+		return fmt.Sprintf("Fail by %x, goes on %t", c.owner[:3], c.goesOn)
 	}
 	return fmt.Sprintf("%s by %x", c.method, c.owner[:3])
 }
@@ -325,7 +339,7 @@ func (a answer) String() string {
 	case g.Attempt == 0:
 		return "ok"
 	case g.State == store.Acquired:
-		return fmt.Sprintf("%v, attempt %d of %x, free %t", g.State, g.Attempt, g.ID[:3], g.Free)
+		return fmt.Sprintf("%v, attempt %d of %x, free %t, steps %q", g.State, g.Attempt, g.ID[:3], g.Free, g.Steps)
 	default:
 		return fmt.Sprintf("%v, attempt %d of %x, %q, result %q, %v remain", g.State, g.Attempt, g.ID[:3], g.Fingerprint, g.Result, g.Remaining)
 	}
@@ -506,7 +520,13 @@ func (sc *concurrentRun) draw() (key string, c call, number int, ok bool) {
 		if rand.IntN(4) == 0 {
 			c.claim.Attempt = 1 + rand.Uint64N(3)
 		}
-	case dice < 65:
+	case dice < 60 && sc.s.can.Checkpoint != nil:
+		if c.method = "Checkpoint"; rand.IntN(2) == 0 {
+			c.method, c.goesOn = "Fail", rand.IntN(4) > 0
+		} else {
+			c.result = fmt.Sprint("steps ", sc.begun)
+		}
+	case dice < 66:
 		c.method = "Renew"
 	case dice < 73:
 		c.method = "Complete"
@@ -537,6 +557,10 @@ func (c call) on(ctx context.Context, timeout time.Duration, store store.Store, 
 		a.err = store.Release(ctx, key, c.owner)
 	case "Change":
 		a.err = store.Capabilities().Inspect.Change(ctx, key, c.expected, c.asChange())
+	case "Checkpoint":
+		a.err = store.Capabilities().Checkpoint(ctx, key, c.owner, []byte(c.result))
+	case "Fail":
+		a.err = store.Capabilities().Fail(ctx, key, c.owner, c.goesOn)
 	default:
 		a.err = store.Abandon(ctx, key, c.owner)
 	}
@@ -573,7 +597,7 @@ func (sc *concurrentRun) check(met map[string]int) {
 			case a.err != nil:
 			case c.method == "Acquire" && a.grant.State == store.Acquired && a.grant.Attempt == 1:
 				records++
-			case c.method == "Release", c.method == "Complete" && c.retention <= 0, c.method == "Change" && c.to == 0:
+			case c.method == "Release", c.method == "Fail", c.method == "Complete" && c.retention <= 0, c.method == "Change" && c.to == 0:
 				records--
 			}
 		}
@@ -594,6 +618,8 @@ func sortOf(op porcupine.Operation) string {
 		return c.method + ": lost"
 	case a.err != nil:
 		return c.method + ": full"
+	case c.method == "Acquire" && len(a.grant.Steps) > 0:
+		return "Acquire: steps"
 	case c.method == "Acquire" && a.grant.Free:
 		return "Acquire: free"
 	case c.method == "Acquire" && a.grant.State == store.Acquired && a.grant.Attempt > 1:
@@ -621,6 +647,9 @@ func checkHistories(s *env) {
 	}
 	if s.can.Inspect != nil {
 		sorts = append(sorts, "Change: ok", "Change: lost")
+	}
+	if s.can.Checkpoint != nil {
+		sorts = append(sorts, "Checkpoint: ok", "Checkpoint: lost", "Fail: ok", "Fail: lost", "Acquire: steps")
 	}
 	for _, sort := range sorts {
 		if met[sort] == 0 {

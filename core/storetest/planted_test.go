@@ -67,7 +67,8 @@ type visit struct {
 	claim     store.Claim // Owner is that of any call
 	lease     time.Duration
 	retention time.Duration
-	result    []byte
+	result    []byte // or the steps
+	goesOn    bool
 	expected  store.Record
 	change    store.Change
 
@@ -231,7 +232,7 @@ func (s *plantedRecords) makeRoom() error {
 }
 
 func (s *plantedStore) Capabilities() store.Capabilities {
-	can := store.Capabilities{Inspect: plantedInspector{s}, Watch: s.watchKey, Recall: s.recallKey, RecallFor: s, Capacity: s.room, Local: true}
+	can := store.Capabilities{Inspect: plantedInspector{s}, Checkpoint: s.checkpoint, Fail: s.fail, Watch: s.watchKey, Recall: s.recallKey, RecallFor: s, Capacity: s.room, Local: true}
 	if s.declare != nil {
 		s.declare(&can)
 	}
@@ -259,6 +260,16 @@ func (s *plantedStore) Release(ctx context.Context, key string, owner store.Owne
 
 func (s *plantedStore) Abandon(ctx context.Context, key string, owner store.Owner) error {
 	_, err := s.call(ctx, visit{method: "Abandon", key: key, claim: store.Claim{Owner: owner}})
+	return err
+}
+
+func (s *plantedStore) checkpoint(ctx context.Context, key string, owner store.Owner, steps []byte) error {
+	_, err := s.call(ctx, visit{method: "Checkpoint", key: key, claim: store.Claim{Owner: owner}, result: steps})
+	return err
+}
+
+func (s *plantedStore) fail(ctx context.Context, key string, owner store.Owner, goesOn bool) error {
+	_, err := s.call(ctx, visit{method: "Fail", key: key, claim: store.Claim{Owner: owner}, goesOn: goesOn})
 	return err
 }
 
@@ -402,7 +413,7 @@ func (r *plantedRecord) grant(now time.Duration) store.Grant {
 func (v *visit) decide() {
 	s, now := v.s, v.s.now
 	c := call{method: v.method, claim: v.claim, owner: v.claim.Owner, lease: v.lease, retention: v.retention, result: string(v.result),
-		expected: v.expected, to: v.change.To}
+		goesOn: v.goesOn, expected: v.expected, to: v.change.To}
 	var was keyState
 	r := v.r
 	if r == nil {
@@ -419,8 +430,12 @@ func (v *visit) decide() {
 		v.grant = r.grant(now)
 		return
 	case v.method == "Acquire":
-		v.grant = store.Grant{State: store.Acquired, Attempt: next.attempt, Free: next.free && !next.uncertain, ID: next.id}
+		v.grant = store.Grant{State: store.Acquired, Attempt: next.attempt, Free: next.free && !next.uncertain, ID: next.id, Secret: v.claim.Secret, Steps: []byte(next.steps)}
+		if next.id == was.id && r.claim.Secret != "" {
+			v.grant.Secret = r.claim.Secret
+		}
 		r.claim, r.lease = v.claim, now+v.claim.Lease
+		r.claim.Secret = v.grant.Secret
 		r.end = r.lease + v.claim.Retention
 		if next.id != was.id {
 			r.begun = v.s.clock.Now()
@@ -437,6 +452,7 @@ func (v *visit) decide() {
 	case v.method == "Renew":
 		r.lease = now + v.lease
 		r.end = r.lease + r.claim.Retention
+	case v.method == "Checkpoint":
 	case next.done:
 		r.end = now + v.retention
 	default:
@@ -601,7 +617,7 @@ var faults = []struct {
 	{"keeps the caller's bytes", "bytes are copied", keepsBytes(func(result []byte) []byte { return result })},
 	{"hands out its own bytes", "bytes are copied", keepsBytes(bytes.Clone)},
 
-	{"wakes nobody", "a watcher is woken by every end of a run; a watcher is woken by a takeover; all watchers are woken; no wake-up is lost; an operator's change wakes who waits",
+	{"wakes nobody", "a watcher is woken by every end of a run; a watcher is woken by a takeover; a run that fails wakes who waits; all watchers are woken; no wake-up is lost; an operator's change wakes who waits",
 		plant{wake: func([]chan struct{}) {}}},
 	{"wakes one watcher only", "all watchers are woken", plant{wake: func(watchers []chan struct{}) {
 		for _, c := range watchers[:min(1, len(watchers))] {
@@ -679,6 +695,35 @@ var faults = []struct {
 			v.expected.ID, v.expected.Attempt = v.r.id, v.r.attempt
 		}
 	}}},
+
+	{"loses steps", "the next run of an operation gets its steps", plant{after: func(v *visit) { v.grant.Steps = nil }}},
+	{"adds steps to those before", "the next run of an operation gets its steps", plant{before: func(v *visit) {
+		if v.method == "Checkpoint" && v.r != nil {
+			v.result = append([]byte(v.r.steps), v.result...)
+		}
+	}}},
+	{"hands old steps to a new operation", "steps end with their operation", plant{after: func(v *visit) {
+		if v.method == "Acquire" && v.was != nil && v.grant.State == store.Acquired {
+			v.grant.Steps = []byte(v.was.steps)
+		}
+	}}},
+	{"keeps no more than a release", "a run that fails keeps its operation for any claim", plant{before: func(v *visit) {
+		if v.method == "Fail" {
+			v.method, v.goesOn = "Release", false
+		}
+	}}},
+	{"a claim that is given back ends the operation", "a run that fails keeps its operation for any claim", plant{before: func(v *visit) {
+		if v.method == "Release" && v.r != nil && !v.r.uncertain {
+			v.r.kept = false
+		}
+	}}},
+	{"forgets who took over", "a takeover that fails is still one", plant{after: func(v *visit) {
+		if v.method == "Fail" && v.r != nil {
+			v.r.uncertain = false
+		}
+	}}},
+	{"names the latest secret", "an operation keeps its first secret", plant{after: func(v *visit) { v.grant.Secret = v.claim.Secret }}},
+	{"declares half of it", "it is what it declares", plant{declare: func(can *store.Capabilities) { can.Fail = nil }}},
 
 	{"tries again", "histories are linearizable under faults", plant{link: func(again func() error) error { return again() }}},
 	{"acknowledges what did not arrive", "histories are linearizable under faults", plant{link: func(func() error) error { return nil }}},

@@ -114,6 +114,9 @@ func run(tb testing.TB, c testCase, factory Factory, features Features) {
 	if c.needs&needInspect != 0 && s.can.Inspect == nil {
 		tb.Skip("the store declares no Inspect")
 	}
+	if c.needs&needCheckpoint != 0 && s.can.Checkpoint == nil {
+		tb.Skip("the store declares no Checkpoint")
+	}
 	if c.needs&needClock != 0 && s.Advance == nil {
 		tb.Skip("the store's clock can't be moved")
 	}
@@ -129,12 +132,13 @@ func run(tb testing.TB, c testCase, factory Factory, features Features) {
 type needs uint8
 
 const (
-	needWatch   needs = 1 << iota // Capabilities.Watch
-	needRecall                    // Capabilities.Recall
-	needInspect                   // Capabilities.Inspect
-	needClock                     // Instance.Advance
-	needBounds                    // Features.Bounded; the case gets a store for bound records
-	needFaults                    // Features.Faulty; the case gets a store that can be disturbed
+	needWatch      needs = 1 << iota // Capabilities.Watch
+	needRecall                       // Capabilities.Recall
+	needInspect                      // Capabilities.Inspect
+	needCheckpoint                   // Capabilities.Checkpoint and Fail
+	needClock                        // Instance.Advance
+	needBounds                       // Features.Bounded; the case gets a store for bound records
+	needFaults                       // Features.Faulty; the case gets a store that can be disturbed
 )
 
 // bound is the number of records for which Features.Bounded is asked.

@@ -31,7 +31,7 @@ func (s inspector) Lookup(ctx context.Context, key string) (store.Record, error)
 		return store.Record{}, store.ErrNoRecord
 	}
 	r := s.record(sh, e, now)
-	if e.result != "" {
+	if r.Size > 0 {
 		r.Result = []byte(e.result)
 	}
 	return r, nil
@@ -40,13 +40,13 @@ func (s inspector) Lookup(ctx context.Context, key string) (store.Record, error)
 // record returns what is known of e, without the result.
 func (s inspector) record(sh *shard, e *entry, now time.Duration) store.Record {
 	r := store.Record{Key: e.key, State: store.Abandoned, Attempt: e.attempt, Fingerprint: e.fingerprint, About: e.about,
-		Remaining: sh.queue[e.place].at - now, Size: len(e.result)}
+		Remaining: sh.queue[e.place].at - now}
 	if e.about.ID != (store.ID{}) {
 		r.Begun = s.base.Add(e.begun).Round(0) // the monotonic reading means nothing to another process
 	}
 	switch {
 	case e.done:
-		r.State = store.Done
+		r.State, r.Size = store.Done, len(e.result)
 	case now < e.lease:
 		r.State, r.Remaining = store.Running, e.lease-now
 	case e.free && e.owner.IsZero():
@@ -172,13 +172,16 @@ func (s inspector) change(sh *shard, hash uint64, key string, expected *store.Re
 		return nil, nil
 	}
 	remark := cmp.Or(c.Remark, e.about.Remark)
-	if !s.reserve(0, int64(len(remark)-len(e.about.Remark)+len(result))) {
+	if c.To == store.Free {
+		result = e.result
+	}
+	if !s.reserve(0, int64(len(remark)-len(e.about.Remark)+len(result)-len(e.result))) {
 		return nil, store.ErrFull
 	}
 	e.about.Remark, e.result = remark, result
 	until := later(now, c.Retention)
 	if e.done = c.To == store.Done; !e.done {
-		e.owner, e.free, e.uncertain = store.Owner{}, true, true
+		e.owner, e.free, e.uncertain = store.Owner{}, true, true // and it keeps its operation
 		until = later(now, sh.queue[e.place].at-e.lease)
 		e.lease = now
 	}

@@ -42,12 +42,13 @@ func TestInvariants(t *testing.T) {
 		acquire := func(t *rapid.T) {
 			key, remark := key.Draw(t, "key"), text.Draw(t, "remark")
 			fingerprint := rapid.SampledFrom([]string{"", "of another operation"}).Draw(t, "fingerprint")
+			secret, id := rapid.SampledFrom([]string{"", "s1", "secret 2"}).Draw(t, "secret"), rapid.SampledFrom([]store.ID{{}, {1}}).Draw(t, "id")
 			_, err := s.Acquire(ctx, key, store.Claim{
-				Owner: owner.Draw(t, "owner"), Fingerprint: fingerprint, About: store.About{Remark: remark}, Lease: span.Draw(t, "lease"),
+				Owner: owner.Draw(t, "owner"), Fingerprint: fingerprint, Secret: secret, About: store.About{ID: id, Remark: remark}, Lease: span.Draw(t, "lease"),
 				Retention: span.Draw(t, "retention"), Takeover: rapid.Bool().Draw(t, "takeover"),
 				Attempt: rapid.Uint64Range(0, 2).Draw(t, "attempt"),
 			})
-			checkFull(t, s, err, 1, overhead+int64(len(key)+len(fingerprint)+len(remark)))
+			checkFull(t, s, err, 1, overhead+int64(len(key)+len(fingerprint)+len(secret)+len(remark)))
 		}
 		for range rapid.IntRange(0, 2*room).Draw(t, "first") {
 			acquire(t)
@@ -64,6 +65,13 @@ func TestInvariants(t *testing.T) {
 			},
 			"release": func(t *rapid.T) {
 				_ = s.Release(ctx, key.Draw(t, "key"), owner.Draw(t, "owner"))
+			},
+			"checkpoint": func(t *rapid.T) {
+				steps := []byte(text.Draw(t, "steps"))
+				checkFull(t, s, s.checkpoint(ctx, key.Draw(t, "key"), owner.Draw(t, "owner"), steps), 0, int64(1+len(steps)))
+			},
+			"fail": func(t *rapid.T) {
+				_ = s.fail(ctx, key.Draw(t, "key"), owner.Draw(t, "owner"), rapid.Bool().Draw(t, "goes on"))
 			},
 			"abandon": func(t *rapid.T) {
 				_ = s.Abandon(ctx, key.Draw(t, "key"), owner.Draw(t, "owner"))

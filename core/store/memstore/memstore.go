@@ -42,6 +42,7 @@ import (
 	"fmt"
 	"hash/maphash"
 	"math"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -131,7 +132,7 @@ type shard struct {
 type entry struct {
 	key         string
 	fingerprint string
-	result      string
+	result      string // until it is done: the secret's name, and behind a NUL the steps, if there are any
 	about       store.About
 	owner       store.Owner
 	raw         uint64
@@ -141,7 +142,18 @@ type entry struct {
 	place       int32         // index in the shard's queue, which holds the deadline
 	done        bool
 	free        bool // without an owner: any claim gets it; with one: it was so before the claim
-	uncertain   bool // an operator has made it free, and the run before may have taken effect
+	uncertain   bool // it is free, and an earlier run may have taken effect
+	kept        bool // it is free, and has kept its operation
+}
+
+// acquired is the grant of the record's claim.
+func (e *entry) acquired() store.Grant {
+	g := store.Grant{State: store.Acquired, Attempt: e.attempt, Free: e.free && !e.uncertain, ID: e.about.ID}
+	var steps string
+	if g.Secret, steps, _ = strings.Cut(e.result, "\x00"); steps != "" {
+		g.Steps = []byte(steps)
+	}
+	return g
 }
 
 func (e *entry) size() int64 {
@@ -192,6 +204,8 @@ func (s *Store) Capabilities() store.Capabilities {
 		Inspect:     inspector{s},
 		ListsOldest: true,
 		Watch:       s.watch,
+		Checkpoint:  s.checkpoint,
+		Fail:        s.fail,
 		Recall:      s.recall,
 		RecallFor:   s,
 		Capacity:    int(max(1, min(s.maxEntries, s.maxBytes/512))),
@@ -228,7 +242,7 @@ func (s *Store) Acquire(ctx context.Context, key string, claim store.Claim) (sto
 			}
 			return grant, nil
 		}
-		if !s.makeRoom(1, overhead+int64(len(key))+int64(len(claim.Fingerprint))+int64(len(claim.Remark))) {
+		if !s.makeRoom(1, overhead+int64(len(key)+len(claim.Fingerprint)+len(claim.Secret)+len(claim.Remark))) {
 			return store.Grant{}, store.ErrFull
 		}
 	}
@@ -252,7 +266,7 @@ func (s *Store) acquire(sh *shard, hash uint64, key string, claim *store.Claim) 
 		if !s.create(sh, hash, key, claim, now) {
 			return store.Grant{}, "", nil, false
 		}
-		return store.Grant{State: store.Acquired, Attempt: 1, ID: claim.ID}, "", nil, true
+		return store.Grant{State: store.Acquired, Attempt: 1, ID: claim.ID, Secret: claim.Secret}, "", nil, true
 
 	case e.done:
 		return sh.finished(e, now), e.result, nil, true
@@ -266,15 +280,15 @@ func (s *Store) acquire(sh *shard, hash uint64, key string, claim *store.Claim) 
 			return store.Grant{}, "", nil, false
 		}
 		if claim.Fingerprint != e.fingerprint {
-			e.about.ID, e.fingerprint = store.ID{}, claim.Fingerprint
+			e.about.ID, e.kept, e.fingerprint = store.ID{}, false, claim.Fingerprint
 		}
 		woken = s.claim(sh, e, claim, now)
-		return store.Grant{State: store.Acquired, Attempt: e.attempt, Free: !e.uncertain, ID: e.about.ID}, "", woken, true
+		return e.acquired(), "", woken, true
 
 	case claim.Takeover && claim.Fingerprint == e.fingerprint && (claim.Attempt == 0 || claim.Attempt == e.attempt):
-		e.free, e.uncertain = false, false
+		e.free, e.uncertain, e.kept = false, false, false
 		woken = s.claim(sh, e, claim, now)
-		return store.Grant{State: store.Acquired, Attempt: e.attempt, ID: e.about.ID}, "", woken, true
+		return e.acquired(), "", woken, true
 
 	default:
 		grant.State = store.Abandoned
@@ -288,6 +302,7 @@ func (s *Store) acquire(sh *shard, hash uint64, key string, claim *store.Claim) 
 func (s *Store) claim(sh *shard, e *entry, claim *store.Claim, now time.Duration) (woken chan struct{}) {
 	e.owner, e.raw = claim.Owner, claim.Raw
 	e.attempt++
+	s.carry(e, claim.Secret)
 	s.tell(e, claim.About, now)
 	e.lease = later(now, claim.Lease)
 	sh.queue.move(e, later(e.lease, claim.Retention))
@@ -306,6 +321,26 @@ func (s *Store) tell(e *entry, about store.About, now time.Duration) {
 		about.ID = e.about.ID
 	}
 	e.about = about
+}
+
+// carry leaves what the run gets of those before it: of an operation that begins, nothing. A takeover needs no room: if there is
+// none for the secret's name, the next claim names it.
+func (s *Store) carry(e *entry, secret string) {
+	if e.about.ID == (store.ID{}) {
+		s.put(e, "")
+	}
+	if e.result == "" || e.result[0] == 0 {
+		s.put(e, secret+e.result)
+	}
+}
+
+// put makes result that of e. It reports false, with nothing changed, if there is no room.
+func (s *Store) put(e *entry, result string) bool {
+	if !s.reserve(0, int64(len(result)-len(e.result))) {
+		return false
+	}
+	e.result = result
+	return true
 }
 
 // recall is [store.Capabilities].Recall.
@@ -340,7 +375,7 @@ func (s *Store) find(key string) (grant store.Grant, result string, raw uint64) 
 // create adds a running record under a key that has none. It reports false, with nothing
 // changed, if there is no room.
 func (s *Store) create(sh *shard, hash uint64, key string, claim *store.Claim, now time.Duration) bool {
-	e := &entry{key: key, fingerprint: claim.Fingerprint, about: claim.About, owner: claim.Owner, raw: claim.Raw, attempt: 1, begun: now}
+	e := &entry{key: key, fingerprint: claim.Fingerprint, result: claim.Secret, about: claim.About, owner: claim.Owner, raw: claim.Raw, attempt: 1, begun: now}
 	if !s.reserve(1, e.size()) {
 		return false
 	}
@@ -384,20 +419,46 @@ func (s *Store) Complete(ctx context.Context, key string, owner store.Owner, res
 	}
 	stored := string(result) // copied before the lock is taken
 	sh, hash := s.locate(key)
-	for {
+	return s.fit(len(stored), func() (held, ok bool) {
 		woken, held, ok := s.complete(sh, hash, key, owner, stored, retention)
 		if woken != nil {
 			close(woken)
 		}
-		switch {
+		return held, ok
+	})
+}
+
+// fit calls try, which changes a record that is held, until there is room for so many bytes.
+func (s *Store) fit(bytes int, try func() (held, ok bool)) error {
+	for {
+		switch held, ok := try(); {
 		case !held:
 			return store.ErrLost
 		case ok:
 			return nil
-		case !s.makeRoom(0, int64(len(stored))):
+		case !s.makeRoom(0, int64(bytes)):
 			return store.ErrFull
 		}
 	}
+}
+
+// checkpoint is [store.Capabilities].Checkpoint. The error is the context's, [store.ErrLost] or [store.ErrFull].
+func (s *Store) checkpoint(ctx context.Context, key string, owner store.Owner, steps []byte) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	behind := "\x00" + string(steps)
+	sh, hash := s.locate(key)
+	return s.fit(len(behind), func() (held, ok bool) {
+		sh.mu.Lock()
+		defer sh.mu.Unlock()
+		e := sh.held(hash, key, owner, s.elapsed())
+		if e == nil {
+			return false, false
+		}
+		secret, _, _ := strings.Cut(e.result, "\x00")
+		return true, s.put(e, secret+behind)
+	})
 }
 
 // complete is the atomic part of Complete. It changes nothing unless the record is
@@ -410,11 +471,10 @@ func (s *Store) complete(sh *shard, hash uint64, key string, owner store.Owner, 
 	if e == nil {
 		return nil, false, false
 	}
-	if !s.reserve(0, int64(len(result))) {
+	if !s.put(e, result) {
 		return nil, true, false
 	}
 	e.done = true
-	e.result = result
 	sh.queue.move(e, later(now, retention))
 	woken = sh.unwatch(e)
 	return woken, true, true
@@ -430,6 +490,14 @@ func (s *Store) Abandon(ctx context.Context, key string, owner store.Owner) erro
 	return s.drop(ctx, key, owner, abandon)
 }
 
+// fail is [store.Capabilities].Fail. The error is the context's or [store.ErrLost].
+func (s *Store) fail(ctx context.Context, key string, owner store.Owner, goesOn bool) error {
+	if goesOn {
+		return s.drop(ctx, key, owner, keep)
+	}
+	return s.drop(ctx, key, owner, forget)
+}
+
 // ending is what becomes of the record of a run that leaves no result.
 type ending uint8
 
@@ -437,6 +505,7 @@ const (
 	forget  ending = iota // a first attempt is removed, a later one becomes free
 	undo                  // … what it was before the claim
 	abandon               // it becomes an abandoned one
+	keep                  // it becomes free, and keeps its operation
 )
 
 // drop ends a run without a result.
@@ -466,17 +535,21 @@ func (s *Store) release(key string, owner store.Owner, how ending) (woken chan s
 	}
 	woken = sh.unwatch(e)
 	retention := sh.queue[e.place].at - e.lease
-	if e.attempt == 1 && how != abandon || retention == 0 {
+	if e.attempt == 1 && how < abandon || retention == 0 {
 		s.remove(sh, e)
 		return woken, true
 	}
 	// The record stays, without an owner, so that attempt numbers go on.
-	e.owner, e.free = store.Owner{}, how == forget || how == undo && e.free
-	if how != undo {
-		e.uncertain = false
+	switch e.owner = (store.Owner{}); how {
+	case forget, abandon:
+		e.free, e.uncertain, e.kept = how == forget, false, false
+	case keep:
+		e.uncertain = e.uncertain || e.attempt > 1 && !e.free
+		e.free, e.kept = true, true
 	}
-	if e.free && !e.uncertain {
-		e.about.ID = store.ID{} // the operation has ended
+	if e.free && !e.uncertain && !e.kept { // the operation has ended
+		e.about.ID = store.ID{}
+		s.put(e, "")
 	}
 	e.lease = now
 	sh.queue.move(e, later(now, retention))
