@@ -46,9 +46,12 @@
 //	version        counts the changes
 //	operation_id   the operation's ID, of 16 bytes: the same over takeovers; empty: there is none
 //	policy         the name of its policy
-//	uncertain      1 of a record that an operator has made free, and of the run that has claimed it: an
-//	               earlier run may have taken effect
-//	secret, steps  empty (steps may be NULL in MySQL): for a later version
+//	uncertain      of a free record that has kept its operation, and of the run that has claimed it, not 0: 1 if an
+//	               earlier run may have taken effect, 2 if none
+//	secret         the name of the secret from which the operation derives keys, or empty
+//	steps          the finished steps of an operation that is not done, or empty (in MySQL also NULL)
+//	operation_at   created_at, as it was when operation_id was written: if they differ, a process of 0.1.0 has begun
+//	               another operation, and operation_id, secret and steps are not this one's
 //
 // Times are microseconds since 1970 UTC by the clock of the database server. They are whole
 // numbers: the types for dates differ in their limits and time zones. To read them:
@@ -82,7 +85,8 @@
 //
 // Acquire takes one for a new key. For a key that has a record it takes one, with MySQL two.
 // It takes one more to replace an abandoned, free or expired record. Renew, Complete, Release and
-// Abandon take one; a Release of a later attempt takes two. Of the Inspector, Lookup and Change take one (two if Change is
+// Abandon take one; a Release of a later attempt takes two. A checkpoint of a step, or a run that fails and keeps its operation,
+// takes one. Of the Inspector, Lookup and Change take one (two if Change is
 // refused), and a page of List two. Each statement is atomic at every
 // isolation level, and no transaction is held open. Statements are prepared once per connection:
 // MySQL's and SQLite's by the store, PostgreSQL's by pgx, or by [Config].Prepared for lib/pq.

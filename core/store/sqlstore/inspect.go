@@ -42,7 +42,7 @@ ORDER BY created_at, serial_number LIMIT {batch}`
 
 	// What RunTx has committed stays, for the next run.
 	freeSQL   = endSQL + remarkSQL + `owner = {nobody}, uncertain = 1, retention = -1 - (` + span + `)` + expectedSQL
-	settleSQL = `UPDATE {table} SET state = 2, result = {result}, retention = {retention}, expires_at = {now} + {retention},
+	settleSQL = `UPDATE {table} SET state = 2, result = {result}, steps = {nobody}, retention = {retention}, expires_at = {now} + {retention},
 	` + remarkSQL + `owner = {nobody}, updated_at = {now}, version = version + 1` + expectedSQL
 	dropSQL = `DELETE FROM {table}` + expectedSQL
 )

@@ -57,6 +57,7 @@ var added = []column{
 	{"uncertain", "SMALLINT NOT NULL DEFAULT 0", "SMALLINT NOT NULL DEFAULT 0", "INTEGER NOT NULL DEFAULT 0"},
 	{"secret", "TEXT NOT NULL DEFAULT ''", "VARCHAR(64) NOT NULL DEFAULT ''", "TEXT NOT NULL DEFAULT ''"},
 	{"steps", "BYTEA NOT NULL DEFAULT ''", "LONGBLOB", "BLOB NOT NULL DEFAULT x''"},
+	{"operation_at", "BIGINT NOT NULL DEFAULT 0", "BIGINT NOT NULL DEFAULT 0", "INTEGER NOT NULL DEFAULT 0"},
 }
 
 type column struct{ name, postgres, mysql, sqlite string }

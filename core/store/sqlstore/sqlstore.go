@@ -40,9 +40,9 @@ type Store struct {
 	closed   atomic.Bool
 }
 
-// Capabilities implements store.Store. The store has an Inspector.
+// Capabilities implements store.Store. The store has an Inspector, and keeps steps.
 func (s *Store) Capabilities() store.Capabilities {
-	return store.Capabilities{Inspect: inspector{s}, ListsOldest: true}
+	return store.Capabilities{Inspect: inspector{s}, ListsOldest: true, Checkpoint: s.checkpoint, Fail: s.fail}
 }
 
 // Config configures a [Store]. The zero Config has the defaults.
@@ -183,7 +183,7 @@ func (s *Store) claim(ctx context.Context, tx *transaction, key string, claim st
 	v := &values{
 		key: storedKey(key), owner: claim.Owner[:], fingerprint: []byte(claim.Fingerprint), result: []byte{},
 		lease: s.dialect.lease(claim.Lease), retention: micros(claim.Retention),
-		id: idColumn(claim.ID), policy: claim.Policy, creator: cmp.Or(s.creator, claim.Creator, s.host), remark: claim.Remark,
+		id: idColumn(claim.ID), secret: claim.Secret, policy: claim.Policy, creator: cmp.Or(s.creator, claim.Creator, s.host), remark: claim.Remark,
 	}
 	if remark, set := ctx.Value(remarkKey{}).(string); set {
 		v.remark = remark
@@ -194,17 +194,19 @@ func (s *Store) claim(ctx context.Context, tx *transaction, key string, claim st
 		return g, nil, err
 	}
 	if r.state == stateNew {
-		return store.Grant{State: store.Acquired, Attempt: 1, ID: claim.ID}, nil, nil
+		return store.Grant{State: store.Acquired, Attempt: 1, ID: claim.ID, Secret: claim.Secret}, nil, nil
 	}
 	// A transaction whose commit was lost looks for its own record, however old that is.
 	ours := tx != nil && r.state == stateDone && bytes.Equal(r.owner, v.owner)
 	if r.left <= 0 && !ours { // expired
-		return s.take(ctx, tx, s.q.replace, v, store.Grant{Attempt: 1, ID: claim.ID})
+		return s.take(ctx, tx, s.q.replace, v, store.Grant{Attempt: 1, ID: claim.ID, Secret: claim.Secret})
 	}
 	g = store.Grant{Attempt: uint64(r.attempt), Fingerprint: string(r.fingerprint), ID: r.operation(), Remark: r.remark}
-	goesOn := store.Grant{Attempt: g.Attempt + 1, ID: g.ID}
-	if goesOn.ID == (store.ID{}) || claim.Fingerprint != g.Fingerprint {
-		goesOn.ID = claim.ID
+	next := store.Grant{Attempt: g.Attempt + 1, ID: claim.ID, Secret: claim.Secret}
+	if g.ID != (store.ID{}) && claim.Fingerprint == g.Fingerprint { // the operation goes on
+		next.ID, next.Secret, next.Steps = g.ID, cmp.Or(r.secret, claim.Secret), r.steps
+	} else if r.uncertain == kept {
+		r.uncertain = 0
 	}
 	switch {
 	case r.state == stateDone:
@@ -212,18 +214,23 @@ func (s *Store) claim(ctx context.Context, tx *transaction, key string, claim st
 	case r.state != stateRunning:
 		return g, nil, fmt.Errorf("the record is in an unknown state: %d", r.state)
 	case r.free():
-		goesOn.Free = r.uncertain == 0
-		v.attempt, v.was, v.id = r.attempt, idColumn(g.ID), idColumn(goesOn.ID)
-		return s.take(ctx, tx, s.q.takeFree, v, goesOn)
+		next.Free, v.uncertain = r.uncertain != uncertain, r.uncertain
+		return s.take(ctx, tx, s.q.takeFree, v.of(&r, &next), next)
 	case r.lease > 0:
 		g.State, g.Remaining = store.Running, remaining(r.lease-micros(s.dialect.tick()))
 	case claim.Takeover && claim.Fingerprint == g.Fingerprint && (claim.Attempt == 0 || claim.Attempt == g.Attempt):
-		v.attempt, v.was, v.id = r.attempt, idColumn(g.ID), idColumn(goesOn.ID)
-		return s.take(ctx, tx, s.q.takeOver, v, goesOn)
+		return s.take(ctx, tx, s.q.takeOver, v.of(&r, &next), next)
 	default:
 		g.State, g.Remaining = store.Abandoned, remaining(r.left)
 	}
 	return g, r.owner, nil
+}
+
+// of adds what a claim of r changes it to, and what it must still be then.
+func (v *values) of(r *row, next *store.Grant) *values {
+	v.attempt, v.was, v.version = r.attempt, append([]byte{}, r.id...), r.version
+	v.id, v.secret = idColumn(next.ID), next.Secret
+	return v
 }
 
 // take makes an existing record the claim's, and returns g as the grant.
@@ -308,6 +315,20 @@ func (s *Store) Release(ctx context.Context, key string, owner store.Owner) erro
 // Abandon implements store.Store.
 func (s *Store) Abandon(ctx context.Context, key string, owner store.Owner) error {
 	return s.change(ctx, "abandon", &values{key: storedKey(key), owner: owner[:]}, s.q.abandon)
+}
+
+// checkpoint is store.Capabilities.Checkpoint.
+func (s *Store) checkpoint(ctx context.Context, key string, owner store.Owner, steps []byte) error {
+	return s.change(ctx, "checkpoint", &values{key: storedKey(key), owner: owner[:], steps: append([]byte{}, steps...)}, s.q.checkpoint)
+}
+
+// fail is store.Capabilities.Fail.
+func (s *Store) fail(ctx context.Context, key string, owner store.Owner, goesOn bool) error {
+	v := &values{key: storedKey(key), owner: owner[:]}
+	if goesOn {
+		return s.change(ctx, "fail", v, s.q.keep, s.q.undo)
+	}
+	return s.change(ctx, "fail", v, s.q.remove, s.q.finish, s.q.undo)
 }
 
 // change runs statements until one of them changes the record that v.owner holds. The error

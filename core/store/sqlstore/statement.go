@@ -32,12 +32,15 @@ type statements struct {
 	takeFree     *statement
 	renew        *statement
 	mark         *statement
+	checkpoint   *statement
 	complete     *statement
 	remove       *statement
 	undo         *statement
 	abandon      *statement
 	forget       *statement
 	reset        *statement
+	keep         *statement
+	finish       *statement
 	purge        *statement
 
 	// of the Inspector
@@ -53,45 +56,50 @@ type statements struct {
 
 const (
 	insertSQL = `INSERT INTO {table} (source_type, serial_number, state, owner, attempt, fingerprint, result,
-	remark, creator, created_at, updated_at, lease_until, retention, expires_at, version, operation_id, policy)
+	remark, creator, created_at, updated_at, lease_until, retention, expires_at, version, operation_id, operation_at, secret, policy)
 VALUES ({source}, {key}, 1, {owner}, 1, {fingerprint}, {result},
-	{remark}, {creator}, {now}, {now}, {now} + {lease}, {retention}, {now} + {lease} + {retention}, 1, {id}, {policy})`
+	{remark}, {creator}, {now}, {now}, {now} + {lease}, {retention}, {now} + {lease} + {retention}, 1, {id}, {now}, {secret}, {policy})`
 
-	lookSQL = `SELECT state, attempt, fingerprint, result, owner, lease_until - {now}, expires_at - {now}, retention, operation_id, uncertain, remark
+	lookSQL = `SELECT state, attempt, fingerprint, result, owner, lease_until - {now}, expires_at - {now}, retention, operation_id, uncertain,
+	created_at - operation_at, secret, steps, version, remark
 FROM {table} WHERE source_type = {source} AND serial_number = {key}`
 
 	// The look sees the table as it was before the insert. If the insert conflicts with a record
 	// that was committed since, there is no row at all.
 	insertOrLookSQL = `WITH ins AS (` + insertSQL + ` ON CONFLICT (source_type, serial_number) DO NOTHING RETURNING 1)
-SELECT 0::smallint, 1::bigint, ''::bytea, ''::bytea, ''::bytea, 0::bigint, 0::bigint, 0::bigint, ''::bytea, 0::smallint, '' FROM ins
+SELECT 0::smallint, 1::bigint, ''::bytea, ''::bytea, ''::bytea, 0::bigint, 0::bigint, 0::bigint, ''::bytea, 0::smallint, 0::bigint, ''::text, ''::bytea, 0::bigint, '' FROM ins
 UNION ALL ` + lookSQL + ` AND NOT EXISTS (SELECT 1 FROM ins)`
 
 	// An expired record is replaced by a new one.
 	replaceSQL = `UPDATE {table} SET state = 1, owner = {owner}, attempt = 1, fingerprint = {fingerprint}, result = {result},
-	operation_id = {id}, uncertain = 0, secret = '', steps = {nobody}, policy = {policy}, remark = {remark}, creator = {creator}, created_at = {now}, updated_at = {now},
+	operation_id = {id}, operation_at = {now}, uncertain = 0, secret = {secret}, steps = {nobody}, policy = {policy}, remark = {remark}, creator = {creator}, created_at = {now}, updated_at = {now},
 	lease_until = {now} + {lease}, retention = {retention}, expires_at = {now} + {lease} + {retention}, version = version + 1
 WHERE source_type = {source} AND serial_number = {key} AND expires_at <= {now}`
 
-	// {id} is that of the operation as it goes on, {was} that of the record which the look has seen: the grant tells of the same
-	// operation as the record.
+	// {id} is that of the operation as it goes on, {was} and {version} those of the record which the look has seen: the grant tells of the
+	// same operation as the record, and of all its steps. What belongs to an operation is good only if operation_at is created_at: a
+	// process of 0.1.0 that replaces an expired record leaves it.
 	takeOverSQL = `UPDATE {table} SET owner = {owner}, attempt = attempt + 1,
-	operation_id = {id}, uncertain = 0, policy = {policy}, remark = {remark}, creator = {creator}, updated_at = {now},
+	steps = CASE WHEN ` + sameSQL + ` THEN steps ELSE {nobody} END, secret = {secret}, operation_id = {id}, operation_at = created_at,
+	uncertain = 0, policy = {policy}, remark = {remark}, creator = {creator}, updated_at = {now},
 	lease_until = {now} + {lease}, retention = {retention}, expires_at = {now} + {lease} + {retention}, version = version + 1
 WHERE source_type = {source} AND serial_number = {key} AND state = 1 AND lease_until <= {now} AND expires_at > {now}
-	AND fingerprint = {fingerprint} AND attempt = {attempt} AND operation_id = {was} AND (retention >= 0 OR LENGTH(owner) > 0)`
+	AND fingerprint = {fingerprint} AND attempt = {attempt} AND operation_id = {was} AND version = {version} AND (retention >= 0 OR LENGTH(owner) > 0)`
 
 	// The retention of a free record, and of a run that has claimed one, is stored as -1-retention. A free record
 	// has no owner. expires_at comes first: PostgreSQL takes the type of a parameter from its first use. What is compared
 	// comes before it is assigned: MySQL sees what it has assigned already. An operation with other parameters does not get
 	// what RunTx has committed in the one before it.
 	takeFreeSQL = `UPDATE {table} SET expires_at = {now} + {lease} + {retention}, retention = -1 - {retention},
-	created_at = CASE WHEN operation_id = {id} AND LENGTH(operation_id) > 0 THEN created_at ELSE {now} END,
-	secret = CASE WHEN operation_id = {id} THEN secret ELSE '' END, steps = CASE WHEN operation_id = {id} THEN steps ELSE {nobody} END, operation_id = {id},
+	created_at = CASE WHEN ` + sameSQL + ` THEN created_at ELSE {now} END, operation_at = CASE WHEN ` + sameSQL + ` THEN operation_at ELSE {now} END,
+	steps = CASE WHEN ` + sameSQL + ` THEN steps ELSE {nobody} END, secret = {secret}, operation_id = {id}, uncertain = {uncertain},
 	result = CASE WHEN fingerprint = {fingerprint} THEN result ELSE {nobody} END, fingerprint = {fingerprint},
 	owner = {owner}, attempt = attempt + 1, policy = {policy},
 	remark = {remark}, creator = {creator}, updated_at = {now}, lease_until = {now} + {lease}, version = version + 1
 WHERE source_type = {source} AND serial_number = {key} AND state = 1 AND retention < 0 AND LENGTH(owner) = 0 AND expires_at > {now}
-	AND attempt = {attempt} AND operation_id = {was}`
+	AND attempt = {attempt} AND operation_id = {was} AND version = {version}`
+
+	sameSQL = `operation_id = {id} AND LENGTH(operation_id) > 0`
 
 	span = `CASE WHEN retention < 0 THEN -1 - retention ELSE retention END`
 
@@ -103,23 +111,33 @@ WHERE source_type = {source} AND serial_number = {key} AND state = 1 AND retenti
 	// A running record has a result if RunTx has committed one in its run. A takeover keeps it.
 	markSQL = `UPDATE {table} SET result = {result}, updated_at = {now}, version = version + 1` + heldSQL
 
-	completeSQL = `UPDATE {table} SET state = 2, result = {result}, retention = {retention}, expires_at = {now} + {retention},
+	checkpointSQL = `UPDATE {table} SET steps = {steps}, updated_at = {now}, version = version + 1` + heldSQL
+
+	completeSQL = `UPDATE {table} SET state = 2, result = {result}, steps = {nobody}, retention = {retention}, expires_at = {now} + {retention},
 	updated_at = {now}, version = version + 1` + heldSQL
 
 	// Release runs these two. The first removes a first attempt. The second keeps a later one without an owner as what it
 	// was before, free or abandoned, and one that has committed a result as an abandoned one. The operation of a free record
-	// has ended, unless an operator has made it free.
+	// has ended, unless the claim has gone on with one that was kept (uncertain is 1 or 2).
 	removeSQL = forgetSQL + ` AND LENGTH(result) = 0`
 	undoSQL   = endSQL + `owner = {nobody},
-	operation_id = CASE WHEN retention < 0 AND uncertain = 0 AND LENGTH(result) = 0 THEN {nobody} ELSE operation_id END,
+	operation_id = CASE WHEN ` + overSQL + ` THEN {nobody} ELSE operation_id END,
+	steps = CASE WHEN ` + overSQL + ` THEN {nobody} ELSE steps END,
 	retention = CASE WHEN LENGTH(result) > 0 THEN ` + span + ` ELSE retention END` + heldSQL +
 		` AND (attempt > 1 OR LENGTH(result) > 0)`
+
+	overSQL = `retention < 0 AND uncertain = 0 AND LENGTH(result) = 0`
+
+	// A Fail that goes on runs keepSQL, another one removeSQL and finishSQL. What has committed a result is left to undoSQL.
+	keepSQL = endSQL + `owner = {nobody}, uncertain = CASE WHEN uncertain = 1 OR retention >= 0 AND attempt > 1 THEN 1 ELSE 2 END,
+	retention = -1 - (` + span + `)` + heldSQL + ` AND LENGTH(result) = 0`
+	finishSQL = resetSQL + ` AND LENGTH(result) = 0`
 
 	abandonSQL = endSQL + `owner = {nobody}, uncertain = 0, retention = ` + span + heldSQL
 
 	// Complete without a retention runs these two, which also forget a committed result.
 	forgetSQL = `DELETE FROM {table}` + heldSQL + ` AND attempt = 1`
-	resetSQL  = endSQL + `owner = {nobody}, operation_id = {nobody}, uncertain = 0, result = {nobody}, retention = -1 - (` + span + `)` + heldSQL + ` AND attempt > 1`
+	resetSQL  = endSQL + `owner = {nobody}, operation_id = {nobody}, steps = {nobody}, uncertain = 0, result = {nobody}, retention = -1 - (` + span + `)` + heldSQL + ` AND attempt > 1`
 
 	// The lease ends at 0, not at {now}: a statement that began earlier has an earlier {now}. expires_at comes before
 	// retention: MySQL sees what it has assigned already.
@@ -138,8 +156,8 @@ func newStatements(d Dialect, table, now string) statements {
 	c := func(text string) *statement { return compile(d, table, now, text) }
 	s := statements{
 		look: c(lookSQL), replace: c(replaceSQL), takeOver: c(takeOverSQL), takeFree: c(takeFreeSQL),
-		renew: c(renewSQL), mark: c(markSQL), complete: c(completeSQL),
-		remove: c(removeSQL), undo: c(undoSQL), abandon: c(abandonSQL), forget: c(forgetSQL), reset: c(resetSQL),
+		renew: c(renewSQL), mark: c(markSQL), checkpoint: c(checkpointSQL), complete: c(completeSQL),
+		remove: c(removeSQL), undo: c(undoSQL), abandon: c(abandonSQL), forget: c(forgetSQL), reset: c(resetSQL), keep: c(keepSQL), finish: c(finishSQL),
 		lookUp: c(lookUpSQL), listed: c(listedSQL), listedRange: c(rangeSQL), byKey: c(byKeySQL), byAge: c(byAgeSQL),
 		free: c(freeSQL), settle: c(settleSQL), drop: c(dropSQL),
 	}
@@ -158,8 +176,8 @@ func newStatements(d Dialect, table, now string) statements {
 }
 
 func (s *statements) all() []*statement {
-	return []*statement{s.insertOrLook, s.insert, s.look, s.replace, s.takeOver, s.takeFree, s.renew, s.mark, s.complete,
-		s.remove, s.undo, s.abandon, s.forget, s.reset, s.purge, s.lookUp, s.byKey, s.byAge, s.free, s.settle, s.drop}
+	return []*statement{s.insertOrLook, s.insert, s.look, s.replace, s.takeOver, s.takeFree, s.renew, s.mark, s.checkpoint, s.complete,
+		s.remove, s.undo, s.abandon, s.forget, s.reset, s.keep, s.finish, s.purge, s.lookUp, s.byKey, s.byAge, s.free, s.settle, s.drop}
 }
 
 // statement is one SQL statement in a dialect.
@@ -207,8 +225,9 @@ func compile(d Dialect, table, now, template string) *statement {
 type values struct {
 	key, owner, fingerprint, result []byte
 	lease, retention, attempt       int64
-	policy, creator, remark         string
-	id, was                         []byte // never nil, which would be NULL
+	version, uncertain              int64
+	secret, policy, creator, remark string
+	id, was, steps                  []byte // never nil, which would be NULL
 
 	// of the Inspector
 	state, states, since int64
@@ -223,6 +242,14 @@ func (s *Store) args(q *statement, v *values) []any {
 			args[i] = s.source
 		case "creator":
 			args[i] = v.creator
+		case "secret":
+			args[i] = v.secret
+		case "steps":
+			args[i] = v.steps
+		case "version":
+			args[i] = v.version
+		case "uncertain":
+			args[i] = v.uncertain
 		case "policy":
 			args[i] = v.policy
 		case "id":
@@ -372,7 +399,8 @@ func (s *Store) queryRow(ctx context.Context, tx *transaction, q *statement, v *
 	default:
 		found = s.db.QueryRowContext(ctx, q.text, args...)
 	}
-	err = found.Scan(&r.state, &r.attempt, &r.fingerprint, &r.result, &r.owner, &r.lease, &r.left, &r.retention, &r.id, &r.uncertain, &r.remark)
+	err = found.Scan(&r.state, &r.attempt, &r.fingerprint, &r.result, &r.owner, &r.lease, &r.left, &r.retention, &r.id, &r.uncertain,
+		&r.older, &r.secret, &r.steps, &r.version, &r.remark)
 	return r, err
 }
 
@@ -384,13 +412,25 @@ type row struct {
 	lease, left                int64 // remaining time of the lease and of the record, in microseconds
 	retention                  int64 // negative: see takeFreeSQL
 	id                         []byte
-	uncertain                  int // 1: see store.Inspector
+	uncertain                  int64  // of a free record, and of a run that has claimed one: see uncertain and kept
+	older                      int64  // not 0: the ID, the secret and the steps are of an operation before this one
+	secret                     string // its name
+	steps                      []byte
+	version                    int64
 	remark                     string
 }
 
+// The values of the column uncertain, but 0: the record has kept its operation.
+const (
+	uncertain = 1 // and an earlier run may have taken effect
+	kept      = 2
+)
+
 // operation returns the ID of the operation.
 func (r *row) operation() (id store.ID) {
-	copy(id[:], r.id)
+	if r.older == 0 {
+		copy(id[:], r.id)
+	}
 	return id
 }
 
