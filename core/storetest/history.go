@@ -520,13 +520,13 @@ func (sc *concurrentRun) draw() (key string, c call, number int, ok bool) {
 		if rand.IntN(4) == 0 {
 			c.claim.Attempt = 1 + rand.Uint64N(3)
 		}
-	case dice < 60 && sc.s.can.Checkpoint != nil:
-		if c.method = "Checkpoint"; rand.IntN(2) == 0 {
+	case dice < 62 && sc.s.can.Checkpoint != nil:
+		if c.method = "Checkpoint"; rand.IntN(3) == 0 {
 			c.method, c.goesOn = "Fail", rand.IntN(4) > 0
 		} else {
 			c.result = fmt.Sprint("steps ", sc.begun)
 		}
-	case dice < 66:
+	case dice < 68:
 		c.method = "Renew"
 	case dice < 73:
 		c.method = "Complete"
@@ -649,7 +649,10 @@ func checkHistories(s *env) {
 		sorts = append(sorts, "Change: ok", "Change: lost")
 	}
 	if s.can.Checkpoint != nil {
-		sorts = append(sorts, "Checkpoint: ok", "Checkpoint: lost", "Fail: ok", "Fail: lost", "Acquire: steps")
+		sorts = append(sorts, "Checkpoint: ok", "Checkpoint: lost", "Fail: ok", "Fail: lost")
+	}
+	if s.can.Checkpoint != nil && s.can.Local { // others are called less often
+		sorts = append(sorts, "Acquire: steps")
 	}
 	for _, sort := range sorts {
 		if met[sort] == 0 {

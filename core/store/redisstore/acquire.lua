@@ -4,17 +4,8 @@
 -- attempt may be taken over: '' none, '0' any.
 --
 -- Answers with the attempt if the claim is the caller's (negative if the record was free and nothing is
--- uncertain), and with the operation's id if the record tells it; else with the record and how long that still
--- lives, in ms.
-
--- Where the secret's name begins: behind policy, creator and remark, each after its length.
-local function secret(about)
-  local at = 26
-  for _ = 1, 3 do
-    at = at + 1 + string.byte(about, at)
-  end
-  return at
-end
+-- uncertain), and with the operation's id, the secret's name after its length, and the steps, if the record tells them; else with
+-- the record and how long that still lives, in ms.
 
 local record = redis.call('GET', KEYS[1])
 if not record then
@@ -24,7 +15,7 @@ end
 local left = redis.call('PTTL', KEYS[1])
 local state, tells, attempt, retention, zero, length, at = string.match(record, '^([RWA])(0?)(%d+);(%d+);(0?)(%d+);()')
 local free = state == 'A' and zero == '0'
-if ARGV[3] == '' and not free or string.byte(record) == 68 then -- D: finished
+if ARGV[3] == '' and not free or string.sub(record, 1, 1) == 'D' then -- finished
   return {record, left}
 end
 if not state or state ~= 'A' and (left < 0 or left > tonumber(retention)) then
@@ -44,16 +35,22 @@ if not free and (not same or ARGV[3] ~= '0' and ARGV[3] ~= attempt) then
   return {record, left}
 end
 
-local uncertain = free and string.byte(old) == 65 -- A
+local uncertain = free and string.sub(old, 1, 1) == 'A'
 if old ~= '' then
   local id = string.sub(old, 2, 17)
   local goesOn = (same or not free) and id ~= string.rep('\0', 16)
+  local name, last = head(old)
   if about == '' then
-    about = string.sub(old, 1, 1) .. string.rep('\0', 16) .. string.sub(old, 18)
+    about = string.sub(old, 1, 1) .. string.rep('\0', 16) .. string.sub(old, 18, last)
   end
-  about = (uncertain and 'A' or '@') .. (goesOn and string.sub(old, 2, 25) or string.sub(about, 2, 25)) .. string.sub(about, 26)
-  if goesOn then -- and its first claim has named the secret
-    about = string.sub(about, 1, secret(about) - 1) .. string.sub(old, secret(old), secret(old) + string.byte(old, secret(old)))
+  local mark = uncertain and 'A' or goesOn and free and string.sub(old, 1, 1) or '@'
+  about = mark .. (goesOn and string.sub(old, 2, 25) or string.sub(about, 2, 25)) .. string.sub(about, 26)
+  if goesOn then
+    if last > name then -- the first claim that has named a secret has
+      about = string.sub(about, 1, head(about) - 1) .. string.sub(old, name)
+    else
+      about = about .. string.sub(old, last + 1)
+    end
   end
 end
 
@@ -67,4 +64,4 @@ if state == 'W' then
   redis.pcall('PUBLISH', 'idem:wake', KEYS[1])
 end
 attempt = (free and not uncertain) and -tonumber(attempt) or tonumber(attempt)
-return about == '' and attempt or {attempt, string.sub(about, 2, 17)}
+return about == '' and attempt or {attempt, string.sub(about, 2, 17) .. string.sub(about, (head(about)))}

@@ -28,13 +28,15 @@ local to, span, remark = string.match(ARGV[2], '^(.)(%d+);(.*)$')
 if to == '0' or to == 'F' and retention == '0' and state ~= 'A' then
   redis.call('DEL', KEYS[1])
 else
-  -- Policy, creator, remark and the secret's name, each after its length.
+  -- Policy, creator, remark and the secret's name, each after its length; and steps.
   local creator = 27 + string.byte(about, 26)
   local note = creator + 1 + string.byte(about, creator)
-  local secret = note + 1 + string.byte(about, note)
-  local last = secret + string.byte(about, secret)
+  local secret, last = head(about)
   if remark == '' then
     remark = string.sub(about, note + 1, secret - 1)
+  end
+  if to == 'F' then
+    last = #about
   end
   about = (to == 'F' and 'A' or '@') .. string.sub(about, 2, note - 1) .. string.char(#remark) .. remark .. string.sub(about, secret, last)
   local fingerprint = string.sub(record, at, at + length - 1)

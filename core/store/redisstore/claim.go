@@ -13,7 +13,7 @@ import (
 // answer is a server's answer to a command.
 type answer struct {
 	number int64  // of a script, or the attempt of a claim that was made
-	record string // the record that is in the way of a claim; or the ID of an operation that goes on
+	record string // the record that is in the way of a claim; or what it has told of the operation of a claim that was made: see granted
 	left   int64  // its time to live, in ms; negative: for ever
 	err    error
 }
@@ -83,11 +83,11 @@ func (f *flight) run(ctx context.Context) answer {
 	}
 	if parts[0].IsInt64() { // the claim was made
 		number, err1 := parts[0].AsInt64()
-		id, err2 := parts[1].ToString()
-		if err1 != nil || err2 != nil || len(id) != len(store.ID{}) {
+		told, err2 := parts[1].ToString()
+		if err1 != nil || err2 != nil || len(told) <= len(store.ID{}) {
 			return answer{err: errNoRecord}
 		}
-		return answer{number: number, record: id, err: unconfirmed}
+		return answer{number: number, record: told, err: unconfirmed}
 	}
 	record, err1 := parts[0].ToString()
 	left, err2 := parts[1].AsInt64()

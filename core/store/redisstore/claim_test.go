@@ -164,36 +164,6 @@ func TestRecordsOf010(t *testing.T) {
 	}
 }
 
-// TestRecordsOfALaterVersion: a takeover leaves the name of the secret, which is empty in records of this one; so does an operator.
-func TestRecordsOfALaterVersion(t *testing.T) {
-	client := openClient(t, backend.Redis(t))
-	s := redisstore.New(client, redisstore.Config{})
-	t.Cleanup(s.Close)
-	key, c, inspect := store.NewOwner().String(), newClaim(), s.Capabilities().Inspect
-	c.About = store.About{ID: store.NewID(), Policy: "p", Creator: "c", Remark: "longer than the next"}
-	_, err := s.Acquire(t.Context(), key, c)
-	require.NoError(t, err)
-	record, err := client.Do(t.Context(), client.B().Get().Key(key).Build()).ToString()
-	require.NoError(t, err)
-	record = strings.TrimSuffix(record, "\x00") + "\x02s1"
-	require.NoError(t, client.Do(t.Context(), client.B().Set().Key(key).Value(record).Px(time.Hour).Build()).Error()) // its lease has passed
-	c.Owner, c.Takeover, c.Remark = store.NewOwner(), true, "next"
-	for attempt := range uint64(2) {
-		g, err := s.Acquire(t.Context(), key, c)
-		require.NoError(t, err)
-		require.Equal(t, store.Grant{State: store.Acquired, Attempt: attempt + 2, ID: c.ID}, g)
-		record, err := client.Do(t.Context(), client.B().Get().Key(key).Build()).ToString()
-		require.NoError(t, err)
-		require.True(t, strings.HasSuffix(record, "\x04next\x02s1"), "%q", record)
-		require.NoError(t, s.Abandon(t.Context(), key, c.Owner))
-		r, err := inspect.Lookup(t.Context(), key)
-		require.NoError(t, err)
-		require.Equal(t, c.About, r.About)
-		require.NoError(t, inspect.Change(t.Context(), key, r, store.Change{To: store.Free}))
-	}
-	require.NoError(t, client.Do(t.Context(), client.B().Del().Key(key).Build()).Error())
-}
-
 // TestRecordsBesideVersion010: what a process of 0.1.0 makes of records that tell something. It reads a number, the retention and the
 // fingerprint of an unfinished one as they are, and compares the attempt that it is to take over as text; of a finished one it can't
 // read the result.

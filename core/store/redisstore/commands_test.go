@@ -93,6 +93,7 @@ func TestRoundTrips(t *testing.T) {
 		"claim":                 "1: pttl 1, set 1",
 		"meet a running one":    "2: evalsha 1, get 1, pttl 2, set 1",
 		"renew":                 "1: evalsha 1, get 1, pexpire 1",
+		"checkpoint":            "1: evalsha 1, get 1, set 1",
 		"complete":              "1: evalsha 1, get 1, set 1",
 		"replay":                "1: pttl 1, set 1",
 		"release":               "1: del 1, evalsha 1, get 1",
@@ -106,6 +107,7 @@ func TestRoundTrips(t *testing.T) {
 		"claim":                 "1: evalsha 1, get 1, set 1",
 		"meet a running one":    "1: evalsha 1, get 1, pttl 1",
 		"renew":                 "1: evalsha 1, get 1, pexpire 1",
+		"checkpoint":            "1: evalsha 1, get 1, set 1",
 		"complete":              "1: evalsha 1, get 1, set 1",
 		"replay":                "1: evalsha 1, get 1, pttl 1",
 		"release":               "1: del 1, evalsha 1, get 1",
@@ -121,7 +123,7 @@ func roundTrips(t *testing.T, client rueidis.Client, b *between, want map[string
 	t.Cleanup(s.Close)
 	ctx := t.Context()
 	// The scripts are there before the first call.
-	await(t, client, "script|load", 5)
+	await(t, client, "script|load", 6)
 	begin(t, s, "whether the server knows the command is found out")
 	var c store.Claim
 	took := func(name string, call func()) {
@@ -137,6 +139,7 @@ func roundTrips(t *testing.T, client rueidis.Client, b *between, want map[string
 	took("claim", func() { c = begin(t, s, "k") })
 	took("meet a running one", func() { meet(t, s, "k", store.Running) })
 	took("renew", func() { require.NoError(t, s.Renew(ctx, "k", c.Owner, time.Hour)) })
+	took("checkpoint", func() { require.NoError(t, s.Capabilities().Checkpoint(ctx, "k", c.Owner, []byte("steps"))) })
 	took("complete", func() { require.NoError(t, s.Complete(ctx, "k", c.Owner, []byte("done"), time.Hour)) })
 	took("replay", func() { meet(t, s, "k", store.Done) })
 	took("claim", func() { c = begin(t, s, "l") })

@@ -52,12 +52,12 @@
 // State is R for running, W for running and watched by waiters, A for abandoned by Abandon or
 // Release, D for done. Attempt, the retention in ms (under D that of the result), and the
 // fingerprint's length are decimal numbers. A length with a leading 0 says that A is free, not
-// abandoned; and that R or W was free before. Only R and W have the owner, 16 bytes; only D has the
-// result.
+// abandoned; and that R or W was free before. Only R and W have the owner, 16 bytes. In the place of the result,
+// which only D has, the others have the finished steps of the operation, if there are any.
 //
-// An attempt with a leading 0 says that the record tells of its operation: the about is '@', or 'A' if an operator has
-// made it free; the operation's id, 16 bytes; when it was begun, in ms since 1970 by the clock of the process that claimed it, 8
-// bytes; then the policy, the creator, the remark, and an empty text, each after a byte with its length. Claims
+// An attempt with a leading 0 says that the record tells of its operation: the about is '@', or, if it is free (or was) and has kept its operation, 'A' if
+// an earlier run may have taken effect, and else 'B'; the operation's id, 16 bytes; when it was begun, in ms since 1970 by the clock of the process that claimed it, 8
+// bytes; then the policy, the creator, the remark, and the name of the secret, each after a byte with its length. Claims
 // without an About (those of nonces) make records without one.
 //
 // No point in time decides anything: the key itself expires. Its time to live is the lease plus the

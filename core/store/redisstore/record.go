@@ -26,7 +26,8 @@ const aboutHead = 1 + len(store.ID{}) + 8
 func acquireCommand(key string, claim store.Claim, now time.Time) command {
 	var memory [len("R01;64;") + 2*maxDecimal + len(claim.Owner) + maxFingerprint + aboutHead + 128]byte // most have room in it
 	b := append(memory[:0], "R01;"...)
-	if claim.About == (store.About{}) {
+	tells := claim.About != (store.About{}) || claim.Secret != ""
+	if !tells {
 		b = append(memory[:0], "R1;"...)
 	}
 	b = strconv.AppendInt(b, ceil(claim.Retention), 10)
@@ -36,11 +37,11 @@ func acquireCommand(key string, claim store.Claim, now time.Time) command {
 	owner := len(b)
 	b = append(b, claim.Owner[:]...)
 	b = append(b, claim.Fingerprint...)
-	if claim.About != (store.About{}) {
+	if tells {
 		b = append(b, certain)
 		b = append(b, claim.ID[:]...)
 		b = binary.BigEndian.AppendUint64(b, uint64(now.UnixMilli()))
-		for _, text := range [...]string{claim.Policy, claim.Creator, claim.Remark, ""} {
+		for _, text := range [...]string{claim.Policy, claim.Creator, claim.Remark, claim.Secret} {
 			b = append(b, byte(len(text)))
 			b = append(b, text...)
 		}
@@ -79,17 +80,19 @@ type record struct {
 	owner       string
 	fingerprint string
 	about       store.About
+	secret      string
 	begun       time.Time
 	free        bool // it is, or was before it was claimed
 	uncertain   bool // an operator has made it free
 	remaining   time.Duration
-	result      string
+	result      string // of an unfinished record, the steps
 }
 
 // The marks before what a record tells. A process of 0.1.0 takes a finished record for one whose result it can't read.
 const (
 	certain   = '@'
-	uncertain = 'A'
+	uncertain = 'A' // it is or was free, has kept its operation, and an earlier run may have taken effect
+	_         = 'B' // the same, and none may
 )
 
 // parseRecord reads a record whose key expires in left milliseconds (negative: never). What it returns shares the bytes of
@@ -150,15 +153,30 @@ func (r *record) cutAbout() bool {
 		r.begun = time.UnixMilli(int64(ms))
 	}
 	r.result = r.result[aboutHead:]
-	var secret string
-	for _, text := range [...]*string{&r.about.Policy, &r.about.Creator, &r.about.Remark, &secret} {
-		if r.result == "" || len(r.result) <= int(r.result[0]) {
+	for _, text := range [...]*string{&r.about.Policy, &r.about.Creator, &r.about.Remark, &r.secret} {
+		var ok bool
+		if *text, r.result, ok = cutText(r.result); !ok {
 			return false
 		}
-		end := 1 + int(r.result[0])
-		*text, r.result = r.result[1:end], r.result[end:]
 	}
 	return true
+}
+
+// cutText cuts a text from the beginning of s, where it is behind a byte with its length.
+func cutText(s string) (text, rest string, ok bool) {
+	if s == "" || len(s) <= int(s[0]) {
+		return "", s, false
+	}
+	end := 1 + int(s[0])
+	return s[1:end], s[end:], true
+}
+
+// steps returns text as a Grant has it.
+func steps(text string) []byte {
+	if text == "" {
+		return nil
+	}
+	return []byte(text)
 }
 
 // grant returns what a claim that meets with the record gets. To a claim, a free one is never in the way.

@@ -10,6 +10,8 @@ import (
 // The scripts. Each is one step on one key. The client must not send one twice: the second
 // Acquire would find the claim of the first.
 var (
+	//go:embed about.lua
+	aboutSource string
 	//go:embed acquire.lua
 	acquireSource string
 	//go:embed renew.lua
@@ -18,6 +20,8 @@ var (
 	completeSource string
 	//go:embed release.lua
 	releaseSource string
+	//go:embed checkpoint.lua
+	checkpointSource string
 	//go:embed watch.lua
 	watchSource string
 	//go:embed change.lua
@@ -25,13 +29,14 @@ var (
 	//go:embed lookup.lua
 	lookupSource string
 
-	acquireScript  = newScript(acquireSource)
-	renewScript    = newScript(renewSource)
-	completeScript = newScript(completeSource)
-	releaseScript  = newScript(releaseSource)
-	watchScript    = newScript(watchSource)
-	changeScript   = newScript(changeSource)
-	lookupScript   = newScript(lookupSource)
+	acquireScript    = newScript(aboutSource + acquireSource)
+	renewScript      = newScript(renewSource)
+	completeScript   = newScript(aboutSource + completeSource)
+	releaseScript    = newScript(aboutSource + releaseSource)
+	checkpointScript = newScript(aboutSource + checkpointSource)
+	watchScript      = newScript(watchSource)
+	changeScript     = newScript(aboutSource + changeSource)
+	lookupScript     = newScript(lookupSource)
 )
 
 // newScript makes a script that is called by its digest, and sent whole to a server that

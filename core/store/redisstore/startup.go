@@ -28,7 +28,7 @@ func (s *Store) prepareServers() {
 			defer cancel()
 			b := node.B()
 			commands := rueidis.Commands{b.Info().Section("memory").Build(), b.Arbitrary("ACL", "WHOAMI").Build()}
-			for _, source := range []string{acquireSource, renewSource, completeSource, releaseSource, watchSource} {
+			for _, source := range []string{aboutSource + acquireSource, renewSource, aboutSource + completeSource, aboutSource + releaseSource, aboutSource + checkpointSource, watchSource} {
 				commands = append(commands, b.ScriptLoad().Script(source).Build())
 			}
 			answers := node.DoMulti(ctx, commands...)

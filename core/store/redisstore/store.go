@@ -64,9 +64,9 @@ type Config struct {
 	ReplicaTimeout time.Duration
 }
 
-// Capabilities implements store.Store: the store can be watched and inspected.
+// Capabilities implements store.Store: the store can be watched and inspected, and keeps steps.
 func (s *Store) Capabilities() store.Capabilities {
-	return store.Capabilities{Watch: s.watch, Inspect: inspector{s}}
+	return store.Capabilities{Watch: s.watch, Inspect: inspector{s}, Checkpoint: s.checkpoint, Fail: s.fail}
 }
 
 // New returns a store that uses client, which remains the caller's: Close does not close it.
@@ -201,9 +201,14 @@ func (s *Store) Acquire(ctx context.Context, key string, claim store.Claim) (sto
 		return store.Grant{}, err
 	}
 	if a.number != 0 {
-		g := store.Grant{State: store.Acquired, Attempt: uint64(max(a.number, -a.number)), Free: a.number < 0, ID: claim.ID}
-		if a.record != "" {
-			g.ID = store.ID([]byte(a.record))
+		g := store.Grant{State: store.Acquired, Attempt: uint64(max(a.number, -a.number)), Free: a.number < 0, ID: claim.ID, Secret: claim.Secret}
+		if told := a.record; told != "" {
+			copy(g.ID[:], told)
+			secret, rest, ok := cutText(told[len(g.ID):])
+			if !ok {
+				return store.Grant{}, errNoRecord
+			}
+			g.Secret, g.Steps = strings.Clone(secret), steps(rest)
 		}
 		return g, nil
 	}
@@ -212,7 +217,7 @@ func (s *Store) Acquire(ctx context.Context, key string, claim store.Claim) (sto
 		return store.Grant{}, err
 	}
 	if repeated && r.state == store.Running && r.owner == string(claim.Owner[:]) {
-		return store.Grant{State: store.Acquired, Attempt: r.attempt, Free: r.free && !r.uncertain, ID: r.about.ID}, nil // the first try made it
+		return store.Grant{State: store.Acquired, Attempt: r.attempt, Free: r.free && !r.uncertain, ID: r.about.ID, Secret: r.secret, Steps: steps(r.result)}, nil // the first try made it
 	}
 	if r.state == store.Done {
 		s.finished.add(key, sent, r.remaining)
@@ -246,6 +251,19 @@ func (s *Store) Release(ctx context.Context, key string, owner store.Owner) erro
 // Abandon implements store.Store.
 func (s *Store) Abandon(ctx context.Context, key string, owner store.Owner) error {
 	return s.drop(ctx, key, owner, "abandon")
+}
+
+// checkpoint is store.Capabilities.Checkpoint.
+func (s *Store) checkpoint(ctx context.Context, key string, owner store.Owner, steps []byte) error {
+	return s.runOwned(ctx, command{script: checkpointScript, key: key, args: [3]string{string(owner[:]), string(steps)}, n: 2})
+}
+
+// fail is store.Capabilities.Fail.
+func (s *Store) fail(ctx context.Context, key string, owner store.Owner, goesOn bool) error {
+	if goesOn {
+		return s.drop(ctx, key, owner, "keep")
+	}
+	return s.drop(ctx, key, owner, "free")
 }
 
 // drop ends a run without a result. See release.lua for what becomes of it.

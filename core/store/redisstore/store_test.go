@@ -203,6 +203,13 @@ func (p prefixed) Capabilities() store.Capabilities {
 		return watch(ctx, p.prefix+key)
 	}
 	can.Inspect = prefixedInspector{can.Inspect, p.prefix}
+	checkpoint, fail := can.Checkpoint, can.Fail
+	can.Checkpoint = func(ctx context.Context, key string, owner store.Owner, steps []byte) error {
+		return checkpoint(ctx, p.prefix+key, owner, steps)
+	}
+	can.Fail = func(ctx context.Context, key string, owner store.Owner, goesOn bool) error {
+		return fail(ctx, p.prefix+key, owner, goesOn)
+	}
 	return can
 }
 

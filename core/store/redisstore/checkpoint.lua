@@ -1,0 +1,14 @@
+-- Makes ARGV[2] the steps in KEYS[1], if it is held by the owner ARGV[1]. Answers 1, or 0 if it isn't.
+local record = redis.call('GET', KEYS[1]) or ''
+local state, tells, rest, length, owner = string.match(record, '^([RW])(0?)()%d+;%d+;0?(%d+);()')
+if not owner or string.sub(record, owner, owner + 15) ~= ARGV[1] then
+  return 0
+end
+local last = owner + 15 + length
+if tells == '0' then
+  last = last + select(2, head(string.sub(record, last + 1)))
+  redis.call('SET', KEYS[1], string.sub(record, 1, last) .. ARGV[2], 'KEEPTTL')
+else -- it tells nothing yet
+  redis.call('SET', KEYS[1], state .. '0' .. string.sub(record, rest, last) .. '@' .. string.rep('\0', 28) .. ARGV[2], 'KEEPTTL')
+end
+return 1
