@@ -17,6 +17,7 @@ type claimant struct {
 	claim   store.Claim // what the next Acquire asks for
 	askedOf uint64      // the abandoned attempt that the last Acquire was limited to; 0: none
 	asked   time.Time   // when the last Acquire began; zero for a local store
+	kept    bool        // the record is free, and has kept the operation of an expired token
 
 	waiter  *waiter         // nil: nobody answers the caller but the store
 	running store.Grant     // for which it began to wait
@@ -27,8 +28,9 @@ type claimant struct {
 
 func newClaimant(ctx context.Context, g *Guard, id *identity) claimant {
 	c := claimant{guard: g, id: *id, stop: noCancel}
-	c.claim.Owner, c.claim.Lease = store.NewOwner(), g.policy.Lease
+	c.claim.Owner, c.claim.Lease, c.claim.Secret = store.NewOwner(), g.policy.Lease, g.engine.newest()
 	c.claim.About = store.About{ID: store.NewID(), Policy: g.name, Creator: g.engine.creator, Remark: g.engine.remarkOf(ctx, id)}
+	c.kept = id.expired && g.engine.keeps(ctx, id)
 	c.resetClaim()
 	return c
 }
@@ -40,7 +42,7 @@ func (c *claimant) resetClaim() {
 	c.forRun()
 	c.claim.Raw, c.claim.Attempt = c.id.raw, 0
 	c.claim.Takeover = !c.guard.policy.Abandoned.uncertain && !c.id.expired
-	if c.id.expired {
+	if c.id.expired && !c.kept {
 		c.claim.Fingerprint, c.claim.Raw, c.claim.Retention = expiredUse, 0, 0
 	}
 }
@@ -130,7 +132,7 @@ func (c *claimant) keyReused(grant store.Grant) bool {
 // the claim of such a token has left its record behind.
 func (c *claimant) tokenExpired(grant store.Grant) bool {
 	if grant.State == store.Acquired {
-		return c.id.expired && (grant.Attempt == 1 || grant.Free)
+		return c.id.expired && (grant.Attempt == 1 || grant.Free && grant.ID == c.claim.ID)
 	}
 	return c.ofExpiredUse(grant) && (c.id.expired || grant.State != store.Running) // a running one may be released soon
 }

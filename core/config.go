@@ -41,6 +41,15 @@ type Config struct {
 	// service on the same store needs a Service, or a prefix of its own.
 	LegacyPrefix string
 
+	// Secrets are the keys from which [Run.Derive] makes keys for calls downstream, newest first. All processes of a service need the same
+	// ones. An operation goes on with the secret that was the first when it began, and which its record names; if the record is lost, with
+	// the newest. None: Derive is an error.
+	//
+	// To rotate, append the new secret; when all processes have it, move it to the front; and remove the old one when no operation that was
+	// begun with it can go on: after the longest [Record].RememberAbandoned. A client that uses its key again then, when its record is
+	// lost or forgotten, gets other derived keys.
+	Secrets []Secret
+
 	// StoreTimeout is how long one call of the store may take. Zero: 2 s. Calls of a local store
 	// ([store.Capabilities].Local) have no deadline; for them it is only how long [Engine.Drain] waits for
 	// the runs whose contexts it has ended.

@@ -133,14 +133,6 @@ func (g *Guard) refuse(ctx context.Context, id *identity, d *decision) *Refusal 
 	return r.because(d.cause)
 }
 
-// passing returns the context of an operation that passes without a claim.
-func (d *decision) passing(ctx context.Context) context.Context {
-	if d.refusal == nil {
-		return ctx
-	}
-	return context.WithValue(ctx, passedKey{}, d.refusal)
-}
-
 func (g *Guard) observe(ctx context.Context, ev Event) {
 	if g.engine.observer != nil {
 		ev.Policy = g.policy.Name

@@ -173,7 +173,7 @@ func (t *taskCall) do(ctx context.Context) error {
 	case toRun:
 		return t.run(d.run)
 	case toPass:
-		return t.fn(d.passing(ctx))
+		return t.fn(t.guard.passing(ctx, &id, &d))
 	case toReplay:
 		if t.replayed, d.cause = t.replay(d.grant); t.replayed {
 			t.guard.observe(ctx, Event{Kind: Replayed, Route: id.route, Key: id.key, ID: d.grant.ID, Remark: d.grant.Remark, Waited: d.waited})
@@ -206,7 +206,7 @@ func (t *taskCall) run(c *runContext) error {
 	t.attempt = c.attempt
 	err := t.fn(c)
 	ending = adapter.Answered
-	o := outcome{failed: err != nil, err: err}
+	o := outcome{failed: err != nil, again: true, err: err}
 	if t.guard.policy.Duplicate.kind != rejects { // else the value is never replayed
 		o.result = unavailable
 	}

@@ -26,8 +26,10 @@
 //     a retry from a reuse of the key.
 //   - record: what the store keeps for a key. It is running, done (a run has completed it: the operation
 //     has finished), abandoned (begun, and not finished when its lease passed), or free: nobody runs, and
-//     nothing is uncertain.
+//     any claim gets it.
 //   - claim: the right to run an operation. Its owner is 128 random bits.
+//   - step ([Step]): a named part of a run. What it returned is remembered in the record, so that the next run of the operation
+//     skips it.
 //   - attempt: the number of a run, from 1. It is one higher at each takeover and at each claim of a
 //     free record, so that it serves as a fencing token: other systems can refuse a number lower than
 //     one they have seen.
@@ -55,7 +57,8 @@
 // The answer is sent after the run is settled (up to [Policy.ResponseLimit]): a client that has its
 // answer and sends the request again gets the replay.
 //
-// A success is kept and a failure is released. A handler can decide otherwise about its own run: see
+// A success is kept and a failure is released. (A run that has used [Run.Derive] or [Step], and fails so that another try makes sense, leaves a free record
+// with which the next one goes on.) A handler can decide otherwise about its own run: see
 // [Disposition], [Run.Keep] and [Policy.Failed]. A panic is a failure, and goes on to the middleware that
 // recovers it. What the handler had written is dropped. If a part of it has been sent already, the
 // run is abandoned.

@@ -22,6 +22,7 @@ type Engine struct {
 	can          store.Capabilities // the store's, and Recall only if it may be used
 	user         UserSource
 	prefix       string
+	secrets      []Secret // newest first
 	creator      string
 	remark       func(context.Context) string
 	storeTimeout time.Duration
@@ -47,10 +48,12 @@ func New(c Config) (*Engine, error) {
 		f.add("Store", "is a nil %T; was there an error when it was made?", c.Store)
 	} else {
 		can = c.Store.Capabilities()
+		f.addIf(len(c.Secrets) > 0 && can.Fail == nil, "Secrets",
+			"have no effect with a %T, which can't keep a record for the next attempt: a store needs the capabilities Checkpoint and Fail", c.Store)
 	}
 	f.addIf(c.User.fault != "", "User", "%s", c.User.fault)
 	f.addIf(c.StoreTimeout < 0, "StoreTimeout", "is negative: %v", c.StoreTimeout)
-	prefix := c.prefix(&f, can.InProcess)
+	prefix, secrets := c.prefix(&f, can.InProcess), c.ring(&f)
 	if err := f.err(); err != nil {
 		return nil, err
 	}
@@ -62,6 +65,7 @@ func New(c Config) (*Engine, error) {
 		can:          can,
 		user:         c.User,
 		prefix:       prefix,
+		secrets:      secrets,
 		creator:      creator(),
 		remark:       c.Remark,
 		storeTimeout: c.StoreTimeout,

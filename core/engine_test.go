@@ -396,6 +396,9 @@ func TestSettingsOfTheEngine(t *testing.T) {
 		"User":         func(c *core.Config) { c.User = byUser },
 		"Service":      func(c *core.Config) { c.Service = "Shop-1" + strings.Repeat("s", 58) },
 		"LegacyPrefix": func(c *core.Config) { c.LegacyPrefix = strings.Repeat("p", 128) },
+		"Secrets": func(c *core.Config) {
+			c.Secrets = []core.Secret{{Name: "s-1", Key: []byte(strings.Repeat("0123456789", 4))}}
+		},
 		"StoreTimeout": func(c *core.Config) { c.StoreTimeout = time.Second },
 		"Audit":        func(c *core.Config) { c.Audit = func(context.Context, operations.Action) error { return nil } },
 		"Remark":       func(c *core.Config) { c.Remark = func(context.Context) string { return "" } },

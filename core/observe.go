@@ -23,7 +23,7 @@ const (
 	// Completed: the run has ended and its record was completed. Its result is kept, but without the
 	// response if Err is [store.ErrFull].
 	Completed
-	// Released: the run has ended and its record was released: the next request runs.
+	// Released: the run has ended and its record was released, or kept for the next attempt ([Run.Derive]): the next request runs.
 	Released
 	// RunAbandoned: the run has ended, and its record was abandoned: it may have taken effect.
 	RunAbandoned

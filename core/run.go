@@ -21,20 +21,23 @@ type Run struct {
 	id       store.ID
 	attempt  uint64
 	takeover bool
+	goesOn   bool         // with an operation whose record was kept for it
+	inTx     atomic.Int32 // how many transactions are under way, see BeginTx
 
 	guard   *Guard
 	outer   *Run          // the run in which this one was begun, if any
 	decided atomic.Uint32 // the Disposition that the handler has decided on
 	ended   atomic.Bool   // the run has been settled, as far as the store could
 
-	answered atomic.Pointer[Refusal] // by the handler, see RefusalResponse
+	answered atomic.Pointer[Refusal]  // by the handler, see RefusalResponse
+	progress atomic.Pointer[progress] // nil: neither Derive nor Step was called, and the record has told nothing of earlier runs
 }
 
 // claimedBy returns the guard that has claimed key for r, or for a run of e in which r was begun; nil if none
 // has. r may be nil.
 func (r *Run) claimedBy(e *Engine, key Key) *Guard {
 	for ; r != nil; r = r.outer {
-		if r.key == key && r.guard.engine == e && !r.ended.Load() {
+		if r.key == key && r.guard.engine == e && !r.ended.Load() && !r.Unprotected() {
 			return r.guard
 		}
 	}
@@ -50,7 +53,8 @@ func (r *Run) Key() Key {
 }
 
 // ID returns the operation's id, as it is in logs: 128 random bits, made with the first claim of the operation. It is the same
-// over takeovers, and another one for the next operation under the same key. It is not secret.
+// over takeovers and failures whose record is kept ([Run.Derive]), and another one for the next operation under the same key. It is not
+// secret. A request that passes unprotected has none.
 func (r *Run) ID() store.ID {
 	if r == nil {
 		return store.ID{}
@@ -66,8 +70,8 @@ func (r *Run) Owner() store.Owner {
 	return r.owner
 }
 
-// Attempt returns the number of the run, from 1. It is one higher at each takeover, and at the next run after a
-// takeover that has succeeded and was released. It is a fencing token for systems that can refuse a number lower than
+// Attempt returns the number of the run, from 1. It is one higher at each takeover, at the next run after a
+// takeover that has succeeded and was released, and after a failure whose record is kept ([Run.Derive]). It is a fencing token for systems that can refuse a number lower than
 // one they have seen.
 func (r *Run) Attempt() uint64 {
 	if r == nil {
@@ -85,7 +89,7 @@ func (r *Run) Takeover() bool { return r != nil && r.takeover }
 // store's.
 func (r *Run) Renew(ctx context.Context) error {
 	switch {
-	case r == nil:
+	case r.Unprotected():
 		return nil
 	case r.ended.Load():
 		return store.ErrLost
@@ -101,7 +105,8 @@ func (r *Run) Renew(ctx context.Context) error {
 // handler returns counts. A response that is a refusal is released all the same.
 func (r *Run) Keep() { r.decide(Keep) }
 
-// Release releases the record of this run when it ends, see [Run.Keep].
+// Release releases the record of this run when it ends, see [Run.Keep]. If that is kept for the next attempt ([Run.Derive]), the operation ends
+// all the same.
 func (r *Run) Release() { r.decide(Release) }
 
 // Abandon abandons the record of this run when it ends, see [Run.Keep]. It is for a handler that does
@@ -115,7 +120,7 @@ func (r *Run) decide(d Disposition) {
 }
 
 // RunFrom returns the run to which ctx belongs, or nil if there is none. ctx is the request's context
-// under an adapter, and the function's under [Do].
+// under an adapter, and the function's under [Do]. If a guard has let the request pass, its run is [Run.Unprotected].
 func RunFrom(ctx context.Context) *Run {
 	r, _ := ctx.Value(runKey{}).(*Run)
 	return r
@@ -126,13 +131,14 @@ func RunFrom(ctx context.Context) *Run {
 // if the store has failed and the policy says FailOpen, and else [codes.NoRun]: no guard has seen ctx, or the method
 // is a safe one (GET), which guards let pass.
 func RequireRun(ctx context.Context) (*Run, error) {
-	if r := RunFrom(ctx); r != nil {
-		return r, nil
+	r := RunFrom(ctx)
+	switch {
+	case r == nil:
+		return nil, refusal(codes.NoRun).because(errNoRun)
+	case r.Unprotected():
+		return nil, r.progress.Load().passed.because(errPassed)
 	}
-	if why, ok := ctx.Value(passedKey{}).(*Refusal); ok {
-		return nil, why.because(errPassed)
-	}
-	return nil, refusal(codes.NoRun).because(errNoRun)
+	return r, nil
 }
 
 var (
@@ -140,9 +146,6 @@ var (
 	errNoRun  = errors.New("idem: no guard and no task has begun a run with this context (guards let GET pass); pass on the request's: c.Request.Context() in Gin, c.Request().Context() in Echo, " +
 		"c.UserContext() in Fiber v2, c.Context() in Fiber v3, r.Context() in net/http, or the one that a task's function gets")
 )
-
-// passedKey is the key of why a guard has let a request pass without a run: a *Refusal.
-type passedKey struct{}
 
 type runKey struct{}
 
@@ -191,6 +194,8 @@ func (g *Guard) begin(ctx context.Context, outer *Run, c *claimant, grant store.
 	run.guard, run.outer = g, outer
 	run.key, run.owner, run.id, run.attempt = c.id.key, c.claim.Owner, grant.ID, grant.Attempt
 	run.takeover, run.forgets, run.waited = grant.Attempt > 1 && !grant.Free, c.id.forgets, c.waited()
+	run.goesOn = grant.Free && grant.ID != c.claim.ID
+	run.resumes(&grant)
 	now := time.Now()
 	if run.started.IsZero() { // a local store has answered just now
 		run.started = now

@@ -41,7 +41,7 @@ func (f *httpOperation) serve(ctx context.Context) error {
 	case toRun:
 		return f.run(d.run)
 	case toPass:
-		return f.x.Pass(d.passing(ctx))
+		return f.x.Pass(g.passing(ctx, &id, &d))
 	case toReplay:
 		if d.refusal, d.cause = f.replayable(ctx, d.grant); d.refusal == nil {
 			err := f.x.Answer(&f.resp)

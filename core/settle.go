@@ -19,6 +19,7 @@ type outcome struct {
 	ending   adapter.Ending
 	panicked bool
 	failed   bool     // the answer is a failure
+	again    bool     // and another try makes sense
 	refusal  bool     // the answer is a refusal, which is never kept
 	reported *Refusal // by the handler, and nothing has rendered it
 	result   []byte   // for duplicates, if the record is kept
@@ -104,7 +105,11 @@ func (c *runContext) settle(o outcome) (instead *Refusal) {
 	case Release:
 		ev.Kind = Released
 		if s.failed {
-			err = e.release(c.values, c.key, c.owner)
+			again := o.again || o.panicked
+			if s.instead != nil {
+				again = FailedByStatus(&Response{Status: s.instead.Status}) || s.instead.RetryAfter > 0
+			}
+			err = c.fail(again, decided)
 		} else { // nothing of it is to be remembered, not even that it has been committed
 			_, err = e.complete(c.values, c.key, c.owner, nil, 0)
 		}
@@ -176,8 +181,9 @@ func (c *runContext) outcome(captured *adapter.Capture, buf []byte) (outcome, []
 	if captured.Response == nil {
 		told = adapter.Unrendered
 	}
-	o := outcome{ending: c.ending(told), failed: true, result: unavailable, err: captured.Err}
+	o := outcome{ending: c.ending(told), failed: true, again: true, result: unavailable, err: captured.Err}
 	if told != adapter.Unrendered {
+		o.again = FailedByStatus(captured.Response)
 		o.status, o.refusal = captured.Response.Status, captured.Response.Get(RefusedHeader) != ""
 	}
 	blank := told == adapter.Empty || told == adapter.Unrendered
@@ -188,7 +194,7 @@ func (c *runContext) outcome(captured *adapter.Capture, buf []byte) (outcome, []
 		}
 	}
 	if o.reported == nil && (told == adapter.Unrendered || blank && captured.Err != nil) {
-		o.err, told = unrendered(captured.Err), adapter.Unrendered
+		o.err, o.again, told = unrendered(captured.Err), true, adapter.Unrendered
 		if o.ending == adapter.Empty { // the middleware that was to render the error has ignored it
 			o.ending = adapter.Unrendered
 		}

@@ -223,6 +223,7 @@ func (t *txRun) run(ctx context.Context) (core.Result[[]byte], error) {
 		return core.Result[[]byte]{}, t.unavailable(ctx, err)
 	}
 	defer unlock()
+	defer core.RunFrom(ctx).BeginTx()()
 	var r retries
 	for {
 		result, err := t.try(ctx)

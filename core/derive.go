@@ -1,0 +1,181 @@
+package core
+
+import (
+	"bytes"
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/idem-go/idem/core/codes"
+	"github.com/idem-go/idem/core/internal/canon"
+	"github.com/idem-go/idem/core/store"
+)
+
+// Secret is one of [Config.Secrets].
+type Secret struct {
+	// Name is how records name it: 1 to 64 ASCII letters, digits and '-'. It is not secret.
+	Name string
+	// Key is the key of the HMAC, of at least 32 random bytes.
+	Key []byte `json:"-"`
+}
+
+// Format implements [fmt.Formatter]. Every verb prints the name alone. But fmt asks no method for %p and %w, nor for a Secret in an
+// unexported field of a struct: these print all of it.
+func (s Secret) Format(f fmt.State, _ rune) { fmt.Fprintf(f, "{Name:%s}", s.Name) }
+
+const minSecret = 32 // bytes
+
+// ring checks the secrets of c, and returns a copy.
+func (c *Config) ring(f *faults) []Secret {
+	ring := slices.Clone(c.Secrets)
+	for i, s := range ring {
+		_, named := canon.ServicePrefix(s.Name)
+		f.addIf(!named, "Secrets", "the one at %d is called %q; a name has 1 to 64 letters (a-z, A-Z), digits and '-'", i, s.Name)
+		f.addIf(len(s.Key) < minSecret, "Secrets", "the one at %d has %d bytes; at least %d are needed", i, len(s.Key), minSecret)
+		f.addIf(len(s.Key) >= minSecret && bytes.Count(s.Key, s.Key[:1]) == len(s.Key), "Secrets", "the one at %d is one byte repeated", i)
+		for _, other := range ring[:i] {
+			f.addIf(other.Name == s.Name, "Secrets", "two are called %q; a record has only the name", s.Name)
+			f.addIf(bytes.Equal(other.Key, s.Key), "Secrets", "the one at %d is there twice", i)
+		}
+		ring[i].Key = bytes.Clone(s.Key)
+	}
+	return ring
+}
+
+// newest returns the name of the secret under which operations begin; empty: there is none.
+func (e *Engine) newest() string {
+	if len(e.secrets) == 0 {
+		return ""
+	}
+	return e.secrets[0].Name
+}
+
+var (
+	errNoSecret = errors.New("idem: Derive: there is no secret; set Config.Secrets")
+	errNoCall   = errors.New("idem: Derive: the call has no name")
+)
+
+// Derive returns a key for one call downstream of the run: the Idempotency-Key of a request to a payment provider, say. It has 40
+// lower-case hexadecimal digits. call names the call among all that the operation makes ("stripe/charge", "stripe/refund/2"): each call
+// has a name of its own, and so a key of its own.
+//
+// The key is the same whenever the operation runs again: after a crash, and after a failure that may be tried again, for which
+// Derive keeps the record (see Failures below). So a retry of what was charged, but not answered, is no second charge. It is the beginning of an
+// HMAC-SHA256 under one of [Config.Secrets]. Of what, depends on the policy's key:
+//
+//   - Keys made of parameters, and tokens: of call and [Run.ID]. Two equal orders, one after the other, are two operations, and have two
+//     keys. The key is lost with the record ([Record].RememberAbandoned, a restart of an in-process store).
+//   - Keys that somebody has chosen ([Header], [Func], [CallerEvent], a [Task]): of call and the stored key. So it survives even the
+//     loss of the record, and two users who have chosen the same key have different ones. But a client that uses its
+//     key again, when the result has been forgotten or with other parameters after a failure, gets the same derived key for ever.
+//
+// # Failures
+//
+// A run that has called Derive, or finished a [Step], may fail by a panic, without an answer, by the error of a task, or with a response that
+// [FailedByStatus] takes for "try again". Where its record would be released then, it is kept for [Record].RememberAbandoned instead: the next
+// attempt has the next number, and the same ID, keys and steps. Any claim gets it, also under [Uncertain]. It is no
+// takeover, unless an earlier run was never heard of again. Any other failure (a 402: the form must run after a top-up), and
+// [Run.Release], end the operation: the next one has a new ID. So does a request with other parameters, which is no reuse of a key then.
+//
+// An error says that there is no Config.Secrets, or no longer the one that the record names; that call is empty; or, by errors.Is
+// [codes.NoRun], that r is nil. If a guard has let the request pass ([Run.Unprotected]), the keys are the request's own, and random; but
+// under FailOpen, with a key that somebody has chosen, the usual ones.
+func (r *Run) Derive(call string) (string, error) {
+	switch {
+	case r == nil:
+		return "", refusal(codes.NoRun).because(errNoRun)
+	case call == "":
+		return "", errNoCall
+	}
+	secret, err := r.secret()
+	if err != nil {
+		return "", err
+	}
+	p := r.progressed()
+	p.derived.Store(true)
+
+	b := binary.AppendUvarint([]byte("idem derive 1\x00"), uint64(len(call)))
+	b = append(b, call...)
+	switch id := r.id; {
+	case r.guard.chosen() && r.key != (Key{}):
+		b = append(append(b, 'K'), r.key.raw...)
+	case id == (store.ID{}):
+		p.once.Do(func() { p.id = store.NewID() })
+		id = p.id
+		fallthrough
+	default:
+		b = append(append(b, 'O'), id[:]...)
+	}
+	mac := hmac.New(sha256.New, secret)
+	mac.Write(b)
+	return hex.EncodeToString(mac.Sum(nil)[:20]), nil
+}
+
+// secret returns the secret that the record names. A record that names none has the newest.
+func (r *Run) secret() ([]byte, error) {
+	ring := r.guard.engine.secrets
+	if len(ring) == 0 {
+		return nil, errNoSecret
+	}
+	name := ring[0].Name
+	if p := r.progress.Load(); p != nil && p.secret != "" {
+		name = p.secret
+	}
+	for _, s := range ring {
+		if s.Name == name {
+			return s.Key, nil
+		}
+	}
+	return nil, fmt.Errorf("idem: Derive: the operation was begun with the secret %q, which Config.Secrets has no longer", name)
+}
+
+// chosen reports whether somebody has chosen the keys, so that each is one operation for ever.
+func (g *Guard) chosen() bool {
+	switch g.policy.Key.kind {
+	case keyHeader, keyFunc, keyTask:
+		return true
+	}
+	return false
+}
+
+// unprotected is the context of a request, or a call of a task, that a guard lets pass without a claim.
+type unprotected struct {
+	context.Context
+	run Run
+	progress
+}
+
+// passing returns the context of an operation that passes without a claim. A run that holds one already stays its run.
+func (g *Guard) passing(ctx context.Context, id *identity, d *decision) context.Context {
+	if d.refusal == nil || !RunFrom(ctx).Unprotected() {
+		return ctx
+	}
+	u := &unprotected{Context: ctx}
+	u.run.guard, u.run.key, u.run.attempt = g, id.key, 1
+	u.passed = d.refusal
+	u.run.progress.Store(&u.progress)
+	return u
+}
+
+// Value makes the run a value of the context.
+func (u *unprotected) Value(key any) any {
+	if _, ok := key.(runKey); ok {
+		return &u.run
+	}
+	return u.Context.Value(key)
+}
+
+// Unprotected reports whether r holds no claim: a guard has let the request pass ([Optional] without a key, [Policy].FailOpen), or r
+// is nil. What runs with it may run twice.
+func (r *Run) Unprotected() bool {
+	if r == nil {
+		return true
+	}
+	p := r.progress.Load()
+	return p != nil && p.passed != nil
+}

@@ -1,0 +1,289 @@
+package core
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/idem-go/idem/core/store"
+)
+
+// Step runs fn once for the operation of the run to which ctx belongs, and remembers what it returned in the operation's record. When the operation
+// runs again, after a crash or a failure that may be tried again, Step returns that without calling fn.
+//
+//	charge, err := core.Step(ctx, "charge", func(ctx context.Context) (Charge, error) {
+//		key, err := core.RunFrom(ctx).Derive("stripe/charge")
+//		…
+//	})
+//
+// fn ends before its result is written. If the process dies in between, the step runs again: what it calls downstream needs a key from
+// [Run.Derive]. A step whose fn returns an error or panics is not remembered; Step returns the error as it is.
+//
+// The result is stored as by [Do]: as it is if T is []byte, else as JSON. A result that would be another one when it is read, or can't be written
+// because the claim is lost ([store.ErrLost]) or the store fails, is returned with an error: the step has run, and runs again in the
+// next attempt. So is one that does not fit: all results of an operation together have at most 64 KiB, and so have the names. Each step that runs
+// costs one round trip to the store. When the operation is done, its steps are forgotten.
+//
+// name tells the steps of an operation apart; a second step of a run with the same name is an error, but one that has failed may be tried
+// again. It has 1 to 255 bytes. Steps may run concurrently, and within others. A step that was remembered by an earlier version of
+// the program counts: give one that has changed its meaning another name. A remembered result that is no T is an error.
+//
+// It is also an error to call Step in the function of a RunTx or DoTx: a rollback would leave the step finished. The same goes for a
+// store that can't remember steps ([store.Capabilities].Checkpoint), and, by errors.Is [codes.NoRun], for a context that belongs to no run. If a guard
+// has let the request pass ([Run.Unprotected]), Step just calls fn.
+//
+// See docs/steps.md for what steps are good for, and when a workflow engine is.
+func Step[T any](ctx context.Context, name string, fn func(ctx context.Context) (T, error)) (T, error) {
+	var value T
+	run := RunFrom(ctx)
+	p, err := run.steps(name)
+	switch {
+	case err != nil:
+		return value, err
+	case p == nil:
+		return fn(ctx)
+	}
+	stored, known, err := p.enter(name)
+	if err != nil {
+		return value, err
+	}
+	if known {
+		if b, ok := any(&value).(*[]byte); ok {
+			*b = bytes.Clone(stored)
+		} else if err := json.Unmarshal(stored, &value); err != nil {
+			var none T
+			return none, fmt.Errorf("idem: Step %q: its result was stored by an earlier attempt, and is no %T: %w", name, none, err)
+		}
+		return value, nil
+	}
+	finished := false
+	defer func() {
+		if !finished { // an error, or a panic
+			p.leave(name)
+		}
+	}()
+	if value, err = fn(ctx); err != nil {
+		return value, err
+	}
+	result, err := encodeValue(&value)
+	if err == nil {
+		err = run.remember(ctx, p, name, result)
+	}
+	if err != nil {
+		return value, fmt.Errorf("idem: Step %q has run, and its result is not remembered: %w", name, err)
+	}
+	finished = true
+	return value, nil
+}
+
+// maxSteps is the greatest length of all results, and of all names, of an operation's steps.
+const maxSteps = 64 << 10
+
+var (
+	errStepName   = errors.New("idem: Step: a name has 1 to 255 bytes")
+	errStepInTx   = errors.New("idem: Step: called in the function of a RunTx or DoTx, whose rollback would leave the step finished; call it before or afterwards")
+	errStepsFull  = fmt.Errorf("the results of all steps, or their names, would have more than %d bytes", maxSteps)
+	errStepsKind  = errors.New("idem: Step: the record's steps were written by a later version")
+	errNoSteps    = "idem: Step: the store, a %T, can't remember steps: it needs store.Capabilities.Checkpoint"
+	errStepsEnded = fmt.Errorf("idem: Step: the run has ended: %w", store.ErrLost)
+)
+
+// progress is what Derive and Step have made of a run, and what the record has told of earlier ones.
+type progress struct {
+	passed  *Refusal // of a request that a guard let pass: why
+	secret  string   // that the record names; empty: the newest
+	derived atomic.Bool
+
+	once sync.Once
+	id   store.ID // of an operation without one
+
+	mu      sync.Mutex
+	told    []byte // the steps in the record, until the first call of Step
+	steps   map[string]*step
+	written []byte // the steps in the record, since
+	results int    // the length of all results
+	names   int
+}
+
+// step is a step that this run has called, or that an earlier one has finished.
+type step struct {
+	result []byte
+	called bool
+}
+
+// progressed returns the progress of r, which is not nil.
+func (r *Run) progressed() *progress {
+	if p := r.progress.Load(); p != nil {
+		return p
+	}
+	r.progress.CompareAndSwap(nil, new(progress))
+	return r.progress.Load()
+}
+
+// resumes notes what the record has told of earlier runs. Most records tell nothing.
+func (r *Run) resumes(grant *store.Grant) {
+	if len(grant.Steps) > 0 || grant.Secret != r.guard.engine.newest() {
+		r.progress.Store(&progress{told: grant.Steps, secret: grant.Secret})
+	}
+}
+
+// steps returns where the steps of r are. It is nil if they are not remembered.
+func (r *Run) steps(name string) (*progress, error) {
+	if r == nil {
+		_, err := RequireRun(context.Background())
+		return nil, err
+	}
+	switch can := &r.guard.engine.can; {
+	case name == "" || len(name) > 255:
+		return nil, errStepName
+	case r.Unprotected():
+		return nil, nil
+	case can.Checkpoint == nil:
+		return nil, fmt.Errorf(errNoSteps, r.guard.engine.store)
+	case r.inTx.Load() > 0:
+		return nil, errStepInTx
+	case r.ended.Load():
+		return nil, errStepsEnded
+	}
+	return r.progressed(), nil
+}
+
+// stepsVersion is the first byte of the steps in a record. Behind it are name and result of each, after their lengths.
+const stepsVersion = 1
+
+// enter begins a step, or returns the result that it has had.
+func (p *progress) enter(name string) (result []byte, known bool, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.steps == nil {
+		if err := p.read(); err != nil {
+			return nil, false, err
+		}
+	}
+	s := p.steps[name]
+	switch {
+	case s == nil:
+		p.steps[name] = &step{called: true}
+		return nil, false, nil
+	case s.called:
+		return nil, false, fmt.Errorf("idem: Step: there is a step %q in this run already", name)
+	}
+	s.called = true
+	return s.result, true, nil
+}
+
+// leave undoes enter: the step may be tried again.
+func (p *progress) leave(name string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.steps, name)
+}
+
+// read reads what the record has told.
+func (p *progress) read() error {
+	steps, written := map[string]*step{}, []byte{stepsVersion}
+	if len(p.told) > 0 && p.told[0] != stepsVersion {
+		return errStepsKind
+	}
+	for rest := p.told[min(len(p.told), 1):]; len(rest) > 0; {
+		name, behind, ok1 := cutPart(rest)
+		result, behind, ok2 := cutPart(behind)
+		if !ok1 || !ok2 {
+			return errStepsKind
+		}
+		steps[string(name)] = &step{result: result}
+		p.names, p.results = p.names+len(name), p.results+len(result)
+		rest = behind
+	}
+	if len(p.told) > 0 {
+		written = p.told
+	}
+	p.steps, p.written, p.told = steps, written, nil
+	return nil
+}
+
+func appendPartOf[T string | []byte](b []byte, part T) []byte {
+	return append(binary.AppendUvarint(b, uint64(len(part))), part...)
+}
+
+func cutPart(b []byte) (part, rest []byte, ok bool) {
+	n, size := binary.Uvarint(b)
+	if size <= 0 || n > uint64(len(b)-size) {
+		return nil, nil, false
+	}
+	return b[size : size+int(n)], b[size+int(n):], true
+}
+
+// remember writes the result of a step into the record. Others wait meanwhile: each writes all steps that have finished.
+func (r *Run) remember(ctx context.Context, p *progress, name string, result []byte) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.results+len(result) > maxSteps || p.names+len(name) > maxSteps {
+		return errStepsFull
+	}
+	written := appendPartOf(appendPartOf(bytes.Clone(p.written), name), result)
+	if err := r.guard.engine.checkpoint(ctx, r.key, r.owner, written); err != nil {
+		return err
+	}
+	p.written, p.names, p.results = written, p.names+len(name), p.results+len(result)
+	return nil
+}
+
+// BeginTx says that a transaction has begun whose rollback would not undo what [Step] remembers: until end is called, Step is an error. It is
+// for stores. r may be nil.
+func (r *Run) BeginTx() (end func()) {
+	if r == nil {
+		return noCancel
+	}
+	r.inTx.Add(1)
+	return func() { r.inTx.Add(-1) }
+}
+
+// advanced reports whether the run has derived a key, or a step of its operation has finished and the run has asked for one.
+func (r *Run) advanced() bool {
+	p := r.progress.Load()
+	if p == nil {
+		return false
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.derived.Load() || len(p.written) > 1
+}
+
+// fail ends the record of a run that has failed, and that is to be released. again says that it failed so that another try makes sense.
+func (c *runContext) fail(again bool, decided Disposition) error {
+	e := c.guard.engine
+	switch {
+	case e.can.Fail == nil, !c.advanced() && !(c.goesOn && decided == Release):
+		return e.release(c.values, c.key, c.owner) // what an earlier run has kept stays so
+	}
+	return e.fail(c.values, c.key, c.owner, again && decided != Release)
+}
+
+// keeps reports whether the record of an operation was kept for the next attempt: then its token was used in time.
+func (e *Engine) keeps(ctx context.Context, id *identity) bool {
+	if e.can.Fail == nil || e.can.Inspect == nil {
+		return false
+	}
+	ctx, cancel := e.storeContext(ctx)
+	defer cancel()
+	r, err := e.can.Inspect.Lookup(ctx, id.key.raw)
+	return err == nil && r.State == store.Free && r.ID != (store.ID{}) && r.Fingerprint == id.fingerprint
+}
+
+func (e *Engine) checkpoint(ctx context.Context, key Key, owner store.Owner, steps []byte) error {
+	ctx, cancel := e.storeContext(ctx)
+	defer cancel()
+	return retry(ctx, func() error { return e.can.Checkpoint(ctx, key.raw, owner, steps) })
+}
+
+func (e *Engine) fail(ctx context.Context, key Key, owner store.Owner, goesOn bool) error {
+	ctx, cancel := e.storeContext(ctx)
+	defer cancel()
+	return retry(ctx, func() error { return e.can.Fail(ctx, key.raw, owner, goesOn) })
+}

@@ -1,0 +1,290 @@
+package core_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/adapter"
+	"github.com/idem-go/idem/core/codes"
+	"github.com/idem-go/idem/core/store"
+)
+
+type stepped struct {
+	ID    string `json:"id"`
+	Cents int64  `json:"cents"`
+	Lines map[string][]int
+}
+
+// attempt serves one request whose handler is work, and answers 201, or 502 if work has failed.
+func attempt(t *testing.T, g *core.Guard, work func(ctx context.Context) error) *call {
+	t.Helper()
+	c := post("{}", nil).doing(func(ctx context.Context) adapter.Capture {
+		if err := work(ctx); err != nil {
+			return answer(502, "")
+		}
+		return answer(201, "")
+	})
+	_ = serveUntilPanic(g, c)
+	return c
+}
+
+var errLater = errors.New("fails after its steps")
+
+// TestStepsRunOnce: what has finished does not run again, whatever ends the attempts after it. What has failed does.
+func TestStepsRunOnce(t *testing.T) {
+	for name, end := range map[string]func(ctx context.Context) error{
+		"an error": func(context.Context) error { return errLater },
+		"a panic":  func(context.Context) error { panic("boom") },
+		"a crash":  func(ctx context.Context) error { core.RunFrom(ctx).Abandon(); return errLater },
+	} {
+		g := core.MustNew(core.Config{User: byUser}).MustGuard(core.Policy{})
+		ran := map[string]int{}
+		var attempts []uint64
+		for i := range 4 {
+			attempt(t, g, func(ctx context.Context) error {
+				attempts = append(attempts, core.RunFrom(ctx).Attempt())
+				bytes, err := core.Step(ctx, "bytes", func(context.Context) ([]byte, error) { ran["bytes"]++; return []byte("\xff\x00"), nil })
+				require.NoError(t, err)
+				assert.Equal(t, "\xff\x00", string(bytes))
+				clear(bytes)
+				want := stepped{ID: "r", Cents: 1<<62 + 1, Lines: map[string][]int{"a": {1}}}
+				r, err := core.Step(ctx, "receipt", func(context.Context) (stepped, error) { ran["receipt"]++; return want, nil })
+				require.NoError(t, err)
+				assert.Equal(t, want, r)
+				none, err := core.Step(ctx, "nothing", func(context.Context) (*stepped, error) { ran["nothing"]++; return nil, nil })
+				require.NoError(t, err)
+				assert.Nil(t, none)
+				if i == 0 {
+					return end(ctx)
+				}
+				_, err = core.Step(ctx, "outer", func(ctx context.Context) (string, error) {
+					ran["outer"]++
+					_, err := core.Step(ctx, "inner", func(context.Context) (string, error) { ran["inner"]++; return "in", nil })
+					require.NoError(t, err)
+					if i == 1 {
+						return "", errLater
+					}
+					return "out", nil
+				})
+				if i == 1 {
+					assert.Equal(t, errLater, err)
+					return end(ctx)
+				}
+				require.NoError(t, err)
+				return nil
+			})
+		}
+		assert.Equal(t, []uint64{1, 2, 3}, attempts, name)
+		assert.Equal(t, map[string]int{"bytes": 1, "receipt": 1, "nothing": 1, "inner": 1, "outer": 2}, ran, name)
+	}
+}
+
+// TestStepsAreForgotten: with the operation, and not before.
+func TestStepsAreForgotten(t *testing.T) {
+	for name, tc := range map[string]struct {
+		end  func(*core.Run) adapter.Capture
+		runs int // of the step, in two attempts
+	}{
+		"done": {status(201), 2}, "402": {status(402), 2}, "502, released": {func(r *core.Run) adapter.Capture { r.Release(); return answer(502, "") }, 2},
+		"502": {status(502), 1},
+	} {
+		bubble(t, name, func(t *testing.T) {
+			g := core.MustNew(core.Config{User: byUser}).MustGuard(core.Policy{})
+			runs, failing := 0, 0
+			for range 2 {
+				serve(t, g, post("{}", nil).doing(func(ctx context.Context) adapter.Capture {
+					_, err := core.Step(ctx, "failing", func(context.Context) (int, error) { failing++; return 0, errLater })
+					assert.Equal(t, errLater, err)
+					_, err = core.Step(ctx, "s", func(context.Context) (int, error) { runs++; return 1, nil })
+					require.NoError(t, err)
+					return tc.end(core.RunFrom(ctx))
+				}))
+				time.Sleep(2 * time.Minute)
+			}
+			assert.Equal(t, tc.runs, runs)
+			assert.Equal(t, 2, failing)
+		})
+	}
+	// A run none of whose steps has finished is released, as ever.
+	g := core.MustNew(core.Config{User: byUser}).MustGuard(core.Policy{})
+	for range 2 {
+		attempt(t, g, func(ctx context.Context) error {
+			assert.EqualValues(t, 1, core.RunFrom(ctx).Attempt())
+			_, err := core.Step(ctx, "s", func(context.Context) (int, error) { return 0, errLater })
+			return err
+		})
+	}
+}
+
+// TestStepErrors: a step that can't be remembered says so.
+func TestStepErrors(t *testing.T) {
+	records := newStore(t)
+	e := core.MustNew(core.Config{User: byUser, Store: records})
+	one := func(context.Context) (int, error) { return 1, nil }
+	attempt(t, e.MustGuard(core.Policy{}), func(ctx context.Context) error {
+		for _, name := range []string{"", strings.Repeat("n", 256)} {
+			_, err := core.Step(ctx, name, one)
+			assert.ErrorContains(t, err, "1 to 255 bytes")
+		}
+		_, err := core.Step(ctx, "once", func(ctx context.Context) (int, error) {
+			_, err := core.Step(ctx, "once", one)
+			assert.ErrorContains(t, err, `"once"`, "while it runs")
+			return 1, nil
+		})
+		require.NoError(t, err)
+		_, err = core.Step(ctx, "once", one)
+		assert.ErrorContains(t, err, `"once"`)
+
+		assert.PanicsWithValue(t, "step", func() {
+			_, _ = core.Step(ctx, "again", func(context.Context) (int, error) { panic("step") })
+		})
+		_, err = core.Step(ctx, "again", one) // it has failed, and may be tried
+		require.NoError(t, err)
+
+		v, err := core.Step(ctx, "lossy", func(context.Context) (string, error) { return "\xff", nil })
+		assert.ErrorContains(t, err, "not remembered")
+		assert.Equal(t, "\xff", v)
+
+		big := func(n int) func(context.Context) ([]byte, error) {
+			return func(context.Context) ([]byte, error) { return make([]byte, n), nil }
+		}
+		_, err = core.Step(ctx, "a half", big(32<<10))
+		require.NoError(t, err)
+		_, err = core.Step(ctx, "too much", big(32<<10))
+		assert.ErrorContains(t, err, "65536 bytes")
+		_, err = core.Step(ctx, "too much", big(32<<10-2)) // beside two results of a byte
+		require.NoError(t, err)
+		_, err = core.Step(ctx, "one more byte", big(1))
+		assert.ErrorContains(t, err, "65536 bytes")
+
+		end, endAgain := core.RunFrom(ctx).BeginTx(), core.RunFrom(ctx).BeginTx()
+		end()
+		_, err = core.Step(ctx, "in a transaction", one)
+		assert.ErrorContains(t, err, "RunTx")
+		endAgain()
+		_, err = core.Step(ctx, "in a transaction", big(0))
+		assert.NoError(t, err)
+		return errLater
+	})
+	attempt(t, e.MustGuard(core.Policy{}), func(ctx context.Context) error {
+		_, err := core.Step(ctx, "once", func(context.Context) (stepped, error) { panic("it has finished") })
+		assert.ErrorContains(t, err, "no core_test.stepped")
+		_, err = core.Step(ctx, "a half", func(context.Context) ([]byte, error) { panic("it has finished") })
+		assert.NoError(t, err)
+		_, err = core.Step(ctx, "lossy", func(context.Context) (string, error) { return "now", nil })
+		assert.ErrorContains(t, err, "65536 bytes", "those before count")
+		return nil
+	})
+
+	_, err := core.Step(t.Context(), "s", one)
+	assert.ErrorIs(t, err, codes.NoRun)
+	attempt(t, core.MustNew(core.Config{User: byUser, Service: "s", Store: shared{newStore(t)}}).MustGuard(core.Policy{}), func(ctx context.Context) error {
+		_, err := core.Step(ctx, "s", func(context.Context) (int, error) { panic("it would not be remembered") })
+		assert.ErrorContains(t, err, "Checkpoint")
+		return nil
+	})
+	var late context.Context
+	attempt(t, core.MustNew(core.Config{User: byUser}).MustGuard(core.Policy{}), func(ctx context.Context) error { late = ctx; return nil })
+	_, err = core.Step(late, "s", one)
+	assert.ErrorIs(t, err, store.ErrLost)
+}
+
+// TestStepsOfALaterVersion are no steps of this one: it does not run what may have finished.
+func TestStepsOfALaterVersion(t *testing.T) {
+	for _, steps := range []string{"\x02", "\x01\x05once", "\x01\xff"} {
+		records := newStore(t)
+		g := core.MustNew(core.Config{User: byUser, Store: records}).MustGuard(core.Policy{})
+		attempt(t, g, func(ctx context.Context) error {
+			run := core.RunFrom(ctx)
+			require.NoError(t, records.Capabilities().Checkpoint(ctx, run.Key().Raw(), run.Owner(), []byte(steps)))
+			run.Abandon()
+			return errLater
+		})
+		attempt(t, g, func(ctx context.Context) error {
+			_, err := core.Step(ctx, "once", func(context.Context) (int, error) { panic("it may have finished") })
+			assert.ErrorContains(t, err, "later version")
+			return nil
+		})
+	}
+}
+
+// TestStepsAtOnce: they may run concurrently.
+func TestStepsAtOnce(t *testing.T) {
+	g := core.MustNew(core.Config{User: byUser}).MustGuard(core.Policy{})
+	var mu sync.Mutex
+	ran := 0
+	for range 2 {
+		attempt(t, g, func(ctx context.Context) error {
+			var wg sync.WaitGroup
+			for i := range 8 {
+				wg.Go(func() {
+					v, err := core.Step(ctx, fmt.Sprint("step ", i), func(context.Context) (int, error) {
+						mu.Lock()
+						defer mu.Unlock()
+						ran++
+						return i, nil
+					})
+					assert.NoError(t, err)
+					assert.Equal(t, i, v)
+				})
+			}
+			wg.Wait()
+			return errLater
+		})
+	}
+	assert.Equal(t, 8, ran)
+}
+
+// TestAStaleRunsStep: a run that has lost its claim remembers nothing, and a store that fails for a moment is asked again.
+func TestAStaleRunsStep(t *testing.T) {
+	bubble(t, "", func(t *testing.T) {
+		records := newStore(t)
+		can := records.Capabilities()
+		fails := 0
+		checkpoint := can.Checkpoint
+		can.Local, can.Recall = false, nil
+		can.Checkpoint = func(ctx context.Context, key string, owner store.Owner, steps []byte) error {
+			if fails--; fails >= 0 {
+				return errDown
+			}
+			return checkpoint(ctx, key, owner, steps)
+		}
+		p := core.Policy{Record: core.Record{Lease: time.Second}}
+		slow := core.MustNew(core.Config{User: byUser, Store: &spy{Store: records, can: &can, renew: func(context.Context) error { return errDown }}}).MustGuard(p)
+		other := core.MustNew(core.Config{User: byUser, Store: records}).MustGuard(p)
+		attempt(t, slow, func(ctx context.Context) error {
+			fails = 3
+			_, err := core.Step(ctx, "a", func(context.Context) (string, error) { return "slow", nil })
+			require.NoError(t, err)
+			_, err = core.Step(ctx, "b", func(context.Context) (string, error) {
+				time.Sleep(2 * time.Second) // beyond the lease
+				attempt(t, other, func(ctx context.Context) error {
+					assert.True(t, core.RunFrom(ctx).Takeover())
+					_, err := core.Step(ctx, "b", func(context.Context) (string, error) { return "other", nil })
+					require.NoError(t, err)
+					return errLater
+				})
+				return "slow", nil
+			})
+			assert.ErrorIs(t, err, store.ErrLost)
+			return nil
+		})
+		attempt(t, other, func(ctx context.Context) error {
+			for name, want := range map[string]string{"a": "slow", "b": "other"} {
+				v, err := core.Step(ctx, name, func(context.Context) (string, error) { panic("it has finished") })
+				require.NoError(t, err)
+				assert.Equal(t, want, v)
+			}
+			return nil
+		})
+	})
+}
