@@ -1,6 +1,7 @@
 package adaptertest
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -186,7 +187,7 @@ var inPlace = []step{
 // reportRun answers with what the handler can learn about its run.
 func reportRun(h *probe, c Call, n int) error {
 	r := c.Run()
-	if r == nil {
+	if r.Unprotected() {
 		return c.Blob(200, "text/plain", []byte("no run"))
 	}
 	if n == 1 {
@@ -197,6 +198,20 @@ func reportRun(h *probe, c Call, n int) error {
 		h.s.Errorf("the run of the framework's context and that of the request's context differ: %v, %v", r, inContext)
 	}
 	return c.Blob(200, "text/plain", fmt.Appendf(nil, "attempt %d, takeover %t, key %s", r.Attempt(), r.Takeover(), r.Key().Raw()))
+}
+
+// charges answers with what it has got of the attempt before it. The first attempt fails after a step.
+func charges(h *probe, c Call, n int) error {
+	ran := false
+	charge, err := core.Step(c.Context(), "charge", func(ctx context.Context) (string, error) {
+		ran = true
+		return core.RunFrom(ctx).Derive("bank/charge")
+	})
+	key, derr := c.Run().Derive("bank/charge")
+	if err := errors.Join(err, derr); err != nil {
+		h.s.Errorf("a step in the handler: %v", err)
+	}
+	return c.Blob([]int{502, 201}[n-1], "text/plain", fmt.Appendf(nil, "attempt %d, charged %t, under the same key %t", c.Run().Attempt(), ran, charge == key))
 }
 
 var ok = want{status: 200}
@@ -212,6 +227,20 @@ var runCases = []testCase{
 			begin{"first", anOrder},
 			resume(1),
 			await{"first", ok},
+		},
+	},
+	{
+		name:    "steps in the handler",
+		why:     "what a step has done in an attempt that failed is not done again, and calls downstream have the same keys, with the context and the run as each framework hands them on",
+		handler: charges,
+		noBare:  true,
+		config: func(c *core.Config) {
+			c.Secrets = []core.Secret{{Name: "s1", Key: []byte("0123456789abcdef0123456789abcdef")}}
+		},
+		steps: []step{
+			ask{anOrder, want{status: 502, body: "attempt 1, charged true, under the same key true"}, ""},
+			ask{anOrder, want{status: 201, body: "attempt 2, charged false, under the same key true"}, ""},
+			ask{anOrder, replayed, ""},
 		},
 	},
 	{
