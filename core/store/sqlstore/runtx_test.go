@@ -356,3 +356,40 @@ func (c ended) Value(key any) any {
 	}
 	return c.Context.Value(key)
 }
+
+// TestStepsBesideRunTx: a step in a transaction would be finished although that is rolled back, and so it is an error. What RunTx has
+// committed stays, however a run with steps fails.
+func TestStepsBesideRunTx(t *testing.T) {
+	each(t, func(t *testing.T, url string) {
+		c := newCounter(t, url, core.Policy{})
+		steps := 0
+		step := func(ctx context.Context) error {
+			_, err := core.Step(ctx, "mail", func(context.Context) (int, error) { steps++; return steps, nil })
+			return err
+		}
+		for i, status := range []int{http.StatusBadGateway, http.StatusBadGateway, http.StatusPaymentRequired, http.StatusCreated} {
+			c.handler = func(w http.ResponseWriter, r *http.Request) {
+				ctx := r.Context()
+				within := func(*sql.Tx) ([]byte, error) { return nil, step(ctx) }
+				if i == 0 {
+					_, err := c.store.RunTx(ctx, c.db, within)
+					assert.ErrorContains(t, err, "Step: called in the function of a RunTx")
+					_, err = c.store.DoTx(ctx, c.db, "another", within)
+					assert.ErrorContains(t, err, "Step: called in the function of a RunTx")
+					assert.Zero(t, steps)
+				}
+				assert.NoError(t, step(ctx))
+				assert.Equal(t, i > 1, httpidem.Run(r).Takeover(), i)
+				if i > 0 {
+					result, err := c.store.RunTx(ctx, c.db, c.enter("order"))
+					assert.NoError(t, err)
+					assert.Equal(t, i > 1, result.Replayed, i)
+				}
+				w.WriteHeader(status)
+			}
+			assert.Equal(t, status, c.post("").Code, i)
+		}
+		assert.Equal(t, 1, c.count("order"))
+		assert.Equal(t, 1, steps)
+	})
+}
