@@ -77,7 +77,8 @@ func serve() error {
 		store, db = s, pool
 	}
 
-	engine, err := core.New(core.Config{Service: "shop", Store: store, User: core.UserFromHeader("X-User"), Observe: observe})
+	engine, err := core.New(core.Config{Service: "shop", Store: store, User: core.UserFromHeader("X-User"), Observe: observe,
+		Secrets: []core.Secret{{Name: "s1", Key: []byte("0123456789abcdef0123456789abcdef")}}})
 	if err != nil {
 		return err
 	}
@@ -89,7 +90,10 @@ func serve() error {
 	if err != nil {
 		return err
 	}
-	pay := func(operation string, run *core.Run) (int, string) {
+	pay := func(ctx context.Context, operation string, run *core.Run) (int, string) {
+		if strings.HasPrefix(operation, "steps") {
+			return paySteps(ctx, operation, run)
+		}
 		// It goes on also when its claim is lost, as a handler does that never looks at its
 		// context.
 		if err := call("execute", operation, run.Attempt()); err != nil {
@@ -122,7 +126,7 @@ func serve() error {
 		gin.SetMode(gin.ReleaseMode)
 		router := gin.New()
 		router.POST("/payments", ginidem.New(guard), func(c *gin.Context) {
-			status, body := pay(c.GetHeader("Idempotency-Key"), ginidem.Run(c))
+			status, body := pay(c.Request.Context(), c.GetHeader("Idempotency-Key"), ginidem.Run(c))
 			c.String(status, body)
 		})
 		router.GET("/now", func(c *gin.Context) { c.String(http.StatusOK, now()) })
@@ -131,13 +135,35 @@ func serve() error {
 	case "fiber":
 		app := fiber.New(fiber.Config{DisableStartupMessage: true, Immutable: true})
 		app.Post("/payments", fiberidem.New(guard), func(c *fiber.Ctx) error {
-			status, body := pay(c.Get("Idempotency-Key"), fiberidem.Run(c))
+			status, body := pay(c.UserContext(), c.Get("Idempotency-Key"), fiberidem.Run(c))
 			return c.Status(status).SendString(body)
 		})
 		app.Get("/now", func(c *fiber.Ctx) error { return c.SendString(now()) })
 		return app.Listener(listener)
 	}
 	return fmt.Errorf("no framework is called %q", *framework)
+}
+
+// paySteps makes the payment in three steps, and tells the bank of each that it runs, and with what it has finished.
+func paySteps(ctx context.Context, operation string, run *core.Run) (int, string) {
+	var results []string
+	for _, name := range []string{"reserve", "charge", "mail"} {
+		result, err := core.Step(ctx, name, func(ctx context.Context) (string, error) {
+			key, err := run.Derive(name)
+			if err == nil {
+				err = call("run "+name+" "+key, operation, run.Attempt())
+			}
+			return fmt.Sprintf("%s %s, attempt %d", name, key, run.Attempt()), err
+		})
+		if err == nil {
+			err = call("finished "+result, operation, run.Attempt())
+		}
+		if err != nil {
+			return http.StatusBadGateway, err.Error()
+		}
+		results = append(results, result)
+	}
+	return http.StatusCreated, strings.Join(results, "\n")
 }
 
 // observe tells the test what happens, on a line each.
