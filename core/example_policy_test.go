@@ -2,9 +2,6 @@ package core_test
 
 import (
 	"context"
-	"crypto/hmac"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"net/http"
@@ -121,53 +118,6 @@ func charge(t *core.Task) {
 		core.RunFrom(ctx).Abandon()
 		return "", errors.New("the bank has not answered")
 	})
-}
-
-// A gateway that takes idempotency keys gets one of the service's own for each call. The client's would
-// not do: two customers may both choose "order-1", and the gateway knows neither. The run's key has the
-// user in it, and is the same at every attempt.
-func ExampleRun_Key() {
-	secret := []byte("32 random bytes that never change")
-	keyOf := func(ctx context.Context, call string) (string, error) {
-		run := core.RunFrom(ctx)
-		if run == nil { // all such requests would have one key
-			return "", errors.New("the context is of no run")
-		}
-		mac := hmac.New(sha256.New, secret)
-		fmt.Fprintf(mac, "%s %s", call, run.Key().Raw())
-		return hex.EncodeToString(mac.Sum(nil)), nil
-	}
-
-	charged := map[string]string{} // by the gateway, which answers each key once
-	engine := core.MustNew(core.Config{User: core.UserFromHeader("X-User")})
-	pay := httpidem.New(engine.MustGuard(core.ClientKey()))(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		key, err := keyOf(r.Context(), "charge")
-		if err != nil {
-			fmt.Println(err)
-			return
-		}
-		if charged[key] == "" {
-			charged[key] = r.Header.Get("X-User")
-		}
-		run := httpidem.Run(r)
-		if run.Attempt() == 1 {
-			run.Abandon() // as a crash does
-			w.WriteHeader(http.StatusBadGateway)
-			return
-		}
-		fmt.Println("a receipt for", charged[key])
-	}))
-	for _, user := range []string{"ann", "ann", "bob", "bob"} {
-		r := httptest.NewRequest("POST", "/payments", nil)
-		r.Header.Set("X-User", user)
-		r.Header.Set("Idempotency-Key", "order-1")
-		pay.ServeHTTP(httptest.NewRecorder(), r)
-	}
-	fmt.Println(len(charged), "charges")
-	// Output:
-	// a receipt for ann
-	// a receipt for bob
-	// 2 charges
 }
 
 // Taking over is right where a second run does no harm, or where the handler can tell it from the first.

@@ -30,7 +30,7 @@ import (
 // costs one round trip to the store. When the operation is done, its steps are forgotten.
 //
 // name tells the steps of an operation apart; a second step of a run with the same name is an error, but one that has failed may be tried
-// again. It has 1 to 255 bytes. Steps may run concurrently, and within others. A step that was remembered by an earlier version of
+// again. It has 1 to 255 bytes. A run that has lost its lease begins no step once it knows ([ErrLeaseLost]). Steps may run concurrently, and within others. A step that was remembered by an earlier version of
 // the program counts: give one that has changed its meaning another name. A remembered result that is no T is an error.
 //
 // It is also an error to call Step in the function of a RunTx or DoTx: a rollback would leave the step finished. The same goes for a
@@ -49,6 +49,10 @@ func Step[T any](ctx context.Context, name string, fn func(ctx context.Context) 
 		return fn(ctx)
 	}
 	stored, known, err := p.enter(name)
+	if err == nil && !known && errors.Is(context.Cause(ctx), ErrLeaseLost) {
+		p.leave(name)
+		err = errStepLost
+	}
 	if err != nil {
 		return value, err
 	}
@@ -90,6 +94,7 @@ var (
 	errStepsFull  = fmt.Errorf("the results of all steps, or their names, would have more than %d bytes", maxSteps)
 	errStepsKind  = errors.New("idem: Step: the record's steps were written by a later version")
 	errNoSteps    = "idem: Step: the store, a %T, can't remember steps: it needs store.Capabilities.Checkpoint"
+	errStepLost   = fmt.Errorf("idem: Step: another run may have begun: %w: %w", ErrLeaseLost, store.ErrLost)
 	errStepsEnded = fmt.Errorf("idem: Step: the run has ended: %w", store.ErrLost)
 )
 

@@ -276,6 +276,9 @@ func TestAStaleRunsStep(t *testing.T) {
 				return "slow", nil
 			})
 			assert.ErrorIs(t, err, store.ErrLost)
+			assert.ErrorIs(t, context.Cause(ctx), core.ErrLeaseLost)
+			_, err = core.Step(ctx, "c", func(context.Context) (string, error) { panic("it knows that it is stale") })
+			assert.ErrorIs(t, err, store.ErrLost)
 			return nil
 		})
 		attempt(t, other, func(ctx context.Context) error {

@@ -41,10 +41,10 @@ func TestSteps(t *testing.T) {
 				t.Skip("it takes long")
 			}
 			t.Parallel()
-			steps := &stepsTrial{trial: newTrial(t), program: program, results: map[string]string{}, keys: map[string]string{}}
+			steps := &stepsTrial{trial: newTrial(t), program: program, results: map[string]string{}, by: map[string]uint64{}, keys: map[string]string{}}
 			steps.args = []string{"-store", s.fresh(t), "-lease", "400ms", "-framework", "gin", "-bank", bank(t, steps.called)}
 			for op := 0; steps.killed < kills; op++ {
-				steps.pay(fmt.Sprint("steps-", op), 1+op%7, op%5 == 4)
+				steps.pay(fmt.Sprint("steps-", op), 1+op%7, op%5 == 4 && s.name != "SQLite") // which may be frozen with its lock
 			}
 			t.Logf("%d processes killed; steps began %d times, of which %d were begun again", steps.killed, steps.runs, steps.runs-len(steps.results))
 			assert.Greater(t, steps.runs, len(steps.results), "no process was killed in a step")
@@ -61,6 +61,7 @@ type stepsTrial struct {
 
 	mu      sync.Mutex
 	results map[string]string // of those that have finished
+	by      map[string]uint64 // in which attempt that was told first
 	keys    map[string]string
 	runs    int    // of steps
 	calls   int    // by the process under way
@@ -69,7 +70,7 @@ type stepsTrial struct {
 }
 
 // called is called by a handler when a step runs, and when it has finished.
-func (s *stepsTrial) called(told, op string, _ uint64) {
+func (s *stepsTrial) called(told, op string, attempt uint64) {
 	s.mu.Lock()
 	kind, result, _ := strings.Cut(told, " ")
 	name, _, _ := strings.Cut(result, " ")
@@ -77,7 +78,8 @@ func (s *stepsTrial) called(told, op string, _ uint64) {
 	switch was, finished := s.results[step]; kind {
 	case "run":
 		s.runs++
-		assert.False(s.t, finished, "%s runs again, and has finished", step)
+		// A run that was frozen does not know yet that another has taken over.
+		assert.False(s.t, finished && attempt >= s.by[step], "%s runs again, and has finished", step)
 		if key, ran := s.keys[step]; ran {
 			assert.Equal(s.t, key, result, "%s has another key", step)
 		}
@@ -85,6 +87,9 @@ func (s *stepsTrial) called(told, op string, _ uint64) {
 	case "finished":
 		if finished {
 			assert.Equal(s.t, was, result, "%s has another result", step)
+		}
+		if !finished {
+			s.by[step] = attempt
 		}
 		s.results[step] = result
 	}
