@@ -282,13 +282,17 @@ func (e *Engine) keeps(ctx context.Context, id *identity) bool {
 }
 
 func (e *Engine) checkpoint(ctx context.Context, key Key, owner store.Owner, steps []byte) error {
-	ctx, cancel := e.storeContext(ctx)
+	calling, cancel := e.storeContext(ctx)
 	defer cancel()
-	return retry(ctx, func() error { return e.can.Checkpoint(ctx, key.raw, owner, steps) })
+	return retry(calling, func() error {
+		return e.call(ctx, "checkpoint", func() error { return e.can.Checkpoint(calling, key.raw, owner, steps) })
+	})
 }
 
 func (e *Engine) fail(ctx context.Context, key Key, owner store.Owner, goesOn bool) error {
-	ctx, cancel := e.storeContext(ctx)
+	calling, cancel := e.storeContext(ctx)
 	defer cancel()
-	return retry(ctx, func() error { return e.can.Fail(ctx, key.raw, owner, goesOn) })
+	return retry(calling, func() error {
+		return e.call(ctx, "fail", func() error { return e.can.Fail(calling, key.raw, owner, goesOn) })
+	})
 }

@@ -15,6 +15,7 @@ require (
 	github.com/idem-go/idem/core/store/sqlstore v0.0.0
 	github.com/idem-go/idem/echo5idem v0.0.0
 	github.com/idem-go/idem/fiber3idem v0.0.0
+	github.com/idem-go/idem/grpcidem v0.0.0
 	github.com/idem-go/idem/otelidem v0.0.0
 	github.com/idem-go/idem/outbox v0.0.0
 	github.com/idem-go/idem/promidem v0.0.0
@@ -34,6 +35,8 @@ require (
 	go.opentelemetry.io/otel/sdk/metric v1.47.0
 	golang.org/x/net v0.60.0
 	golang.org/x/time v0.15.0
+	google.golang.org/grpc v1.85.0
+	google.golang.org/protobuf v1.36.12
 	modernc.org/sqlite v1.60.1
 )
 
@@ -114,7 +117,7 @@ require (
 	golang.org/x/sys v0.49.0 // indirect
 	golang.org/x/term v0.46.0 // indirect
 	golang.org/x/text v0.42.0 // indirect
-	google.golang.org/protobuf v1.36.12 // indirect
+	google.golang.org/genproto/googleapis/rpc v0.0.0-20261110000943-09e21b237f2c // indirect
 	gopkg.in/inf.v0 v0.9.1 // indirect
 	k8s.io/apimachinery v0.37.0 // indirect
 	k8s.io/client-go v0.37.0 // indirect
@@ -145,3 +148,5 @@ replace github.com/idem-go/idem/echo5idem => ../echo5idem
 replace github.com/idem-go/idem/otelidem => ../otelidem
 
 replace github.com/idem-go/idem/promidem => ../promidem
+
+replace github.com/idem-go/idem/grpcidem => ../grpcidem

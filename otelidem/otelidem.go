@@ -14,7 +14,7 @@
 //   - idem.run.duration, a histogram in seconds: from the claim until the handler has returned, by policy, method and route.
 //   - idem.wait.duration, a histogram in seconds: how long duplicates have waited for a run, by policy, method and route.
 //   - idem.store.call.duration, a histogram in seconds: by idem.store.call ("acquire", "renew", "complete", "release",
-//     "abandon"), and error.type ("timeout", "full", "_OTHER") if the call has failed.
+//     "abandon", "checkpoint", "fail"), and error.type ("timeout", "full", "_OTHER") if the call has failed.
 //   - idem.records, a gauge, if [Config].Records is set.
 //
 // Method and route are absent for tasks. They are those of package promidem. No attribute of a metric holds a key or a user.

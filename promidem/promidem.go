@@ -14,7 +14,7 @@
 //   - idem_run_duration_seconds, a histogram: from the claim until the handler has returned, by policy, method and route.
 //   - idem_wait_duration_seconds, a histogram: how long duplicates have waited for a run, by policy, method and route.
 //   - idem_store_call_duration_seconds, a histogram: by idem_store_call ("acquire", "renew", "complete", "release",
-//     "abandon"), and error_type ("timeout", "full", "_OTHER") if the call has failed.
+//     "abandon", "checkpoint", "fail"), and error_type ("timeout", "full", "_OTHER") if the call has failed.
 //   - idem_records, a gauge, if [Config].Records is set.
 //
 // They are those of package otelidem, named as OpenTelemetry names its metrics for Prometheus. No label holds a key or a user.

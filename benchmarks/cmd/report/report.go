@@ -37,7 +37,7 @@ var tables = []table{
 	{"Wait", "From the end of a run until all duplicates that wait for it are answered, each with 4 KiB: how often the store is looked at and watched for them, and on Redis the round trips (one is the run's own) and what it sends.", "", "", ""},
 	{"Do", "An operation that is not HTTP.", "", "", ""},
 	{"Step", "The same with so many steps, each with a result of 100 bytes, or with a derived key: on Redis also the round trips and what it receives.", "", "", ""},
-	{"Observers", "A first call of a task and its replay, which are five events, by who is told of them.", `^Observers/[^n].*|^Observers/nothing`, "Observers/nobody", ""},
+	{"Observers", "A first call of a task and its replay, which are five events, by who is told of them.", `^Observers/(?:nothing|promidem|otelidem)`, "Observers/nobody", ""},
 	{"Client", "A RoundTrip with a body of 200 bytes through idemclient.Transport, without a network and over TCP. The ratio is to the bare one.",
 		`^Client/(tcp-)?(?:passed|safe|keyed.*)`, "Client/${1}bare", ""},
 	{"Query", "A handler that asks PostgreSQL a question of a millisecond, with a guard and without. The ratio is to the bare framework.",
