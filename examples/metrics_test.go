@@ -182,7 +182,9 @@ type monitored struct {
 	*promidem.Metrics
 	registry *prometheus.Registry
 	tape     tape
+	instance string
 	now      time.Time
+	away     bool // nothing is scraped
 }
 
 const scrapes = 15 * time.Second
@@ -224,18 +226,21 @@ func (s *monitored) called(call string, took time.Duration, err error) {
 }
 
 func (s *monitored) scrape(t *testing.T) {
+	if s.away {
+		return
+	}
 	families, err := s.registry.Gather()
 	require.NoError(t, err)
 	vector, err := expfmt.ExtractSamples(&expfmt.DecodeOptions{Timestamp: model.TimeFromUnixNano(s.now.UnixNano())}, families...)
 	require.NoError(t, err)
 	for _, v := range vector {
+		v.Metric["job"], v.Metric["instance"] = "shop", model.LabelValue(s.instance)
 		r := s.tape[v.Metric.String()]
 		if r == nil {
 			b := labels.NewScratchBuilder(8)
 			for name, value := range v.Metric {
 				b.Add(string(name), string(value))
 			}
-			b.Add("instance", "shop:9090")
 			b.Sort()
 			r = &reel{labels: b.Labels()}
 			s.tape[v.Metric.String()] = r
@@ -246,8 +251,7 @@ func (s *monitored) scrape(t *testing.T) {
 
 // TestAlerts lets one thing go wrong in ordinary traffic, and sees which alerts fire.
 func TestAlerts(t *testing.T) {
-	groups, errs := rulefmt.ParseFile("../promidem/alerts.yaml", false, model.LegacyValidation, parser.NewParser(parser.Options{}), promslog.NewNopLogger())
-	require.Empty(t, errs)
+	rules := alertRules(t)
 	alerts := map[string]bool{}
 	once := func(do func(*monitored)) func(*monitored) {
 		var done sync.Once
@@ -306,11 +310,13 @@ func TestAlerts(t *testing.T) {
 				if minute < 20 { // the service has just been deployed
 					continue
 				}
-				for _, rule := range groups.Groups[0].Rules {
-					if len(s.query(t, rule.Expr)) == 0 {
+				for _, rule := range rules {
+					found := s.query(t, rule.Expr)
+					if len(found) == 0 {
 						delete(since, rule.Alert)
 						continue
 					}
+					require.Equal(t, "shop", found[0].Metric.Get("job"), "%s does not tell services apart", rule.Alert)
 					if _, holds := since[rule.Alert]; !holds {
 						since[rule.Alert] = minute
 					}
@@ -327,7 +333,7 @@ func TestAlerts(t *testing.T) {
 			assert.Equal(t, want, fired)
 		})
 	}
-	for _, rule := range groups.Groups[0].Rules {
+	for _, rule := range rules {
 		assert.True(t, alerts[rule.Alert], "%s was never seen to fire", rule.Alert)
 		assert.NotEmpty(t, rule.Annotations["reason"], rule.Alert)
 		assert.Contains(t, []string{"page", "ticket"}, rule.Labels["severity"], rule.Alert)
@@ -335,10 +341,67 @@ func TestAlerts(t *testing.T) {
 }
 
 func newMonitored(t *testing.T) *monitored {
-	registry := prometheus.NewRegistry()
-	metrics, err := promidem.New(promidem.Config{Registerer: registry, Records: func() int { return 7 }})
+	s := &monitored{tape: tape{}, instance: "shop:9090", now: time.Unix(1_700_000_000, 0)}
+	s.restart(t)
+	return s
+}
+
+// restart begins to count anew.
+func (s *monitored) restart(t *testing.T) {
+	s.registry = prometheus.NewRegistry()
+	var err error
+	s.Metrics, err = promidem.New(promidem.Config{Registerer: s.registry, Records: func() int { return 7 }})
 	require.NoError(t, err)
-	return &monitored{metrics, registry, tape{}, time.Unix(1_700_000_000, 0)}
+}
+
+// TestAlertsFireForWhatIsNew: once for each fault, and neither because Prometheus was away nor because of a deployment.
+// Each alert is known by the first of its minutes.
+func TestAlertsFireForWhatIsNew(t *testing.T) {
+	s := newMonitored(t)
+	fault := func(s *monitored) {
+		for _, code := range []codes.Code{codes.Uncertain, codes.ResultUnavailable, codes.BodyConsumed} {
+			s.handled(core.Refused, code, 0)
+		}
+		s.handled(core.Unprotected, "", 0)
+		s.called("acquire", 0, store.ErrFull)
+	}
+	began := map[string][]int{}
+	for minute := range 200 {
+		switch minute {
+		case 20, 70, 165, 190:
+			fault(s)
+		case 125: // as many as there were before the restart
+			fault(s)
+			fault(s)
+		case 45, 65:
+			s.away = true
+		case 56, 76:
+			s.away = false
+		case 100: // on the same machine
+			s.restart(t)
+		case 145: // in another place
+			s.restart(t)
+			s.instance = "shop:9091"
+		}
+		s.minute(t, nil)
+		for _, rule := range alertRules(t) {
+			b := began[rule.Alert]
+			if minute >= 20 && len(s.query(t, rule.Expr)) > 0 && (b == nil || minute >= b[len(b)-1]+15) {
+				began[rule.Alert] = append(b, minute)
+			}
+		}
+	}
+	want := map[string][]int{}
+	for _, alert := range []string{"IdemUnprotected", "IdemOutcomeUnknown", "IdemResultUnavailable", "IdemServiceIsWrong", "IdemStoreIsFull"} {
+		want[alert] = []int{20, 76, 125, 165, 190}
+	}
+	assert.Equal(t, want, began)
+}
+
+func alertRules(t *testing.T) []rulefmt.Rule {
+	groups, errs := rulefmt.ParseFile("../promidem/alerts.yaml", false, model.LegacyValidation, parser.NewParser(parser.Options{}), promslog.NewNopLogger())
+	require.Empty(t, errs)
+	return groups.Groups[0].Rules
 }
 
 // TestDashboard asks what the dashboard asks, for a service of which everything has gone wrong.
