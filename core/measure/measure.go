@@ -56,7 +56,7 @@ func Of(e core.Event) Measurement {
 		return Measurement{}
 	}
 	m.Labels.Policy = e.Policy
-	if method, route, _ := strings.Cut(e.Route, " "); method != "DO" {
+	if method, route, _ := strings.Cut(e.Route, " "); method != "DO" || route != e.Policy { // a client may send a DO
 		m.Labels.Method, m.Labels.Route = known(method), route
 	}
 	return m

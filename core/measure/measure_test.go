@@ -41,10 +41,11 @@ func TestLabels(t *testing.T) {
 		"GET /tokens":                 {Policy: "p", Method: "GET", Route: "/tokens"},
 		"X-" + t.Name() + " /orders":  {Policy: "p", Method: "_OTHER", Route: "/orders"},
 		"post /orders":                {Policy: "p", Method: "_OTHER", Route: "/orders"},
-		"DO receipt":                  {Policy: "p"},
-		"DO whatever the name may be": {Policy: "p"},
+		"DO /orders":                  {Policy: "p", Method: "_OTHER", Route: "/orders"},
+		"DO receipt":                  {Policy: "receipt"},
+		"DO whatever the name may be": {Policy: "whatever the name may be"},
 	} {
-		assert.Equal(t, want, measure.Of(core.Event{Kind: core.Replayed, Policy: "p", Route: route}).Labels, route)
+		assert.Equal(t, want, measure.Of(core.Event{Kind: core.Replayed, Policy: want.Policy, Route: route}).Labels, route)
 	}
 }
 
