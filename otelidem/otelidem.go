@@ -10,7 +10,7 @@
 //
 //   - idem.operations, a counter: requests and calls of tasks by idem.policy, http.request.method, http.route and idem.outcome
 //     (see [measure.Measurement]).
-//   - idem.running, an up-down counter: handlers that run now, by policy, method and route.
+//   - idem.running, an up-down counter: handlers that run now under a claim, by policy, method and route.
 //   - idem.run.duration, a histogram in seconds: from the claim until the handler has returned, by policy, method and route.
 //   - idem.wait.duration, a histogram in seconds: how long duplicates have waited for a run, by policy, method and route.
 //   - idem.store.call.duration, a histogram in seconds: by idem.store.call ("acquire", "renew", "complete", "release",
@@ -21,7 +21,7 @@
 //
 // Each event is also an event of the span that its context has, if that is recorded: the server's span, which a
 // middleware further out has begun. Its name is the kind's, such as idem.replayed; it tells of the operation by id, attempt and
-// the digest of its key, as the log does. With [Remark], a replay, and a duplicate that is refused, is linked to the span of the
+// the digest of its key, as the log does, and has the text of [core.Event].Err. With [Remark], a replay, and a duplicate that is refused, is linked to the span of the
 // run that it is a duplicate of.
 package otelidem
 

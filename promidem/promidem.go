@@ -10,7 +10,7 @@
 //
 //   - idem_operations_total, a counter: requests and calls of tasks by idem_policy, http_request_method, http_route and
 //     idem_outcome (see [measure.Measurement]).
-//   - idem_running, a gauge: handlers that run now, by policy, method and route.
+//   - idem_running, a gauge: handlers that run now under a claim, by policy, method and route.
 //   - idem_run_duration_seconds, a histogram: from the claim until the handler has returned, by policy, method and route.
 //   - idem_wait_duration_seconds, a histogram: how long duplicates have waited for a run, by policy, method and route.
 //   - idem_store_call_duration_seconds, a histogram: by idem_store_call ("acquire", "renew", "complete", "release",

@@ -29,8 +29,8 @@ type Measurement struct {
 	Labels Labels
 	// Outcome is how a request, or the call of a task, has ended: the name of the kind ("completed", "released", "abandoned",
 	// "lost", "unfinished", "replayed", "passed", "unprotected"), or the code of the refusal ("in_progress"). One event of each
-	// request to a guard has one, safe methods aside; none has if the process dies during the run. A refusal to issue a
-	// token has one, too.
+	// request to a guard has one, safe methods aside; none has if the process dies during the run, or a
+	// hook or the store panics before it. A refusal to issue a token has one, too.
 	Outcome string
 	// Running is what is to be added to the number of runs: 1, -1 or 0.
 	Running int
