@@ -423,17 +423,22 @@ func TestDashboard(t *testing.T) {
 	for range 10 {
 		s.minute(t, fault)
 	}
+	s.handled(core.RunUnfinished, "", time.Second) // the first one
+	s.minute(t, fault)
+	values := map[string]float64{}
 	require.NotEmpty(t, dashboard.Panels)
 	for _, panel := range dashboard.Panels {
 		assert.NotEmpty(t, panel.Description, panel.Title)
 		for _, target := range panel.Targets {
-			expr := strings.NewReplacer("$__rate_interval", "1m", "$policy", ".*").Replace(target.Expr)
+			expr := strings.NewReplacer("$__rate_interval", "1m", "$policy", "orders", "$job", "shop").Replace(target.Expr)
 			for _, v := range s.query(t, expr) {
+				values[panel.Title+" "+v.Metric.Get("idem_outcome")] = v.F
 				assert.False(t, v.F != v.F, "%s: %s is not a number", panel.Title, v.Metric)
 			}
 			assert.NotEmpty(t, s.query(t, expr), panel.Title)
 		}
 	}
+	assert.Equal(t, 1.0, values["Needs somebody unfinished"])
 }
 
 var prometheusEngine = promql.NewEngine(promql.EngineOpts{MaxSamples: 1e7, Timeout: time.Minute, Parser: parser.NewParser(parser.Options{})})
