@@ -186,34 +186,67 @@ func TestWaitingIsTold(t *testing.T) {
 	for name, tc := range map[string]struct {
 		status int
 		limit  time.Duration
-		want   core.Event
+		want   core.Event // its Remark is the run's
+		fault  error      // of the store, when the duplicate asks once more
 	}{
-		"success": {201, 5 * time.Second, core.Event{Kind: core.Replayed, Status: 201, Waited: 3 * time.Second}},
-		"failure": {500, 5 * time.Second, core.Event{Kind: core.Started, Waited: 3 * time.Second}},
-		"limit":   {201, time.Second, core.Event{Kind: core.Refused, Status: 409, Code: codes.InProgress, Waited: time.Second}},
+		"success": {201, 5 * time.Second, core.Event{Kind: core.Replayed, Status: 201, Waited: 3 * time.Second, Remark: "of success"}, nil},
+		"failure": {500, 5 * time.Second, core.Event{Kind: core.Started, Waited: 3 * time.Second}, nil},
+		"limit":   {201, time.Second, core.Event{Kind: core.Refused, Status: 409, Code: codes.InProgress, Waited: time.Second, Remark: "of limit"}, nil},
+		"store":   {201, time.Second, core.Event{Kind: core.Unprotected, Waited: time.Second}, errDown},
 	} {
 		bubble(t, name, func(t *testing.T) {
 			var seen events
 			remark := func(context.Context) string { return "of " + name }
-			e := core.MustNew(core.Config{User: byUser, Store: newStore(t), Remark: remark, Observe: seen.add})
-			g := e.MustGuard(core.Policy{Duplicate: core.Wait(tc.limit)})
+			records := &spy{Store: newStore(t)}
+			can := records.Store.Capabilities() // it can be watched
+			records.can = &can
+			records.acquire = func(context.Context) error {
+				if records.acquires.Load() > 2 {
+					return tc.fault
+				}
+				return nil
+			}
+			e := core.MustNew(core.Config{User: byUser, Store: records, Remark: remark, Observe: seen.add})
+			g := e.MustGuard(core.Policy{Duplicate: core.Wait(tc.limit), FailOpen: true})
 			go serve(t, g, post("{}", nil).doing(slowly(3*time.Second, tc.status, "")))
 			synctest.Wait()
-			serve(t, g, post("{}", nil))
-			time.Sleep(3 * time.Second)
+			go serve(t, g, post("{}", nil))
+			time.Sleep(6 * time.Second)
 			synctest.Wait()
 			var told []core.Event
 			for _, ev := range seen.all {
 				if ev.Waited > 0 {
-					told = append(told, core.Event{Kind: ev.Kind, Status: ev.Status, Code: ev.Code, Waited: ev.Waited})
-					if ev.Kind != core.Started {
-						assert.Equal(t, "of "+name, ev.Remark)
-					}
+					told = append(told, core.Event{Kind: ev.Kind, Status: ev.Status, Code: ev.Code, Waited: ev.Waited, Remark: ev.Remark})
 				}
 			}
 			assert.Equal(t, []core.Event{tc.want}, told)
 		})
 	}
+}
+
+// A duplicate that waits for a run, and then for the one that has taken it over, has waited once.
+func TestWaitingGoesOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var seen events
+		again := func(context.Context, core.Uncertainty) (core.Verdict, error) { return core.RunAgain(), nil }
+		g := core.MustNew(core.Config{User: byUser, Store: newStore(t), Observe: seen.add}).MustGuard(core.Policy{Duplicate: core.Wait(time.Minute),
+			Record: core.Record{OnFailure: core.Abandon, Abandoned: core.Uncertain(again)}})
+		for range 3 {
+			go serve(t, g, post("{}", nil).doing(func(ctx context.Context) adapter.Capture {
+				return slowly(2*time.Second, map[uint64]int{1: 500, 2: 201}[core.RunFrom(ctx).Attempt()], "")(ctx)
+			}))
+			synctest.Wait()
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		waited := map[core.Kind]time.Duration{}
+		for _, ev := range seen.all {
+			if ev.Waited > 0 {
+				waited[ev.Kind] += ev.Waited
+			}
+		}
+		assert.Equal(t, map[core.Kind]time.Duration{core.Started: 2 * time.Second, core.Replayed: 4 * time.Second}, waited)
+	})
 }
 
 func TestRequestsThatPassAreSeen(t *testing.T) {
@@ -267,8 +300,8 @@ func TestLevelsOfLogEvents(t *testing.T) {
 	}
 	out.Reset()
 	observe(context.Background(), core.Event{Kind: core.Released, Policy: "p", Route: "POST /x", Key: core.NewKey("idem:U=alice"), ID: store.ID{15: 7}, Attempt: 2,
-		Status: 500, Elapsed: time.Second, Failed: true, Panicked: true, Err: errDown})
-	require.Contains(t, out.String(), fmt.Sprintf(`msg="idem: released" policy=p route="POST /x" key=%v operation=00000000000000000000000000000007 attempt=2 status=500 elapsed=1s failed=true panicked=true err="connection refused"`,
+		Status: 500, Elapsed: time.Second, Waited: 2 * time.Second, Failed: true, Panicked: true, Err: errDown})
+	require.Contains(t, out.String(), fmt.Sprintf(`msg="idem: released" policy=p route="POST /x" key=%v operation=00000000000000000000000000000007 attempt=2 status=500 elapsed=1s waited=2s failed=true panicked=true err="connection refused"`,
 		core.NewKey("idem:U=alice")))
 	assert.NotContains(t, out.String(), "alice")
 }

@@ -88,7 +88,7 @@ func TestNonceKeys(t *testing.T) {
 }
 
 func TestNoncesFail(t *testing.T) {
-	records := &spy{Store: newStore(t), acquire: down}
+	records := &spy{Store: newStore(t), acquire: down, after: true}
 	nonces := core.MustNew(core.Config{Store: records}).Nonces()
 	ok, err := nonces.Use(t.Context(), "demo", "n", time.Minute)
 	assert.False(t, ok)

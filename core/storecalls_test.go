@@ -42,10 +42,14 @@ func TestStoreDownBeforeTheHandler(t *testing.T) {
 // the client's next try for a whole lease.
 func TestLostAnswerOfAcquireIsCleanedUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
+		var told []string
 		records := &spy{Store: newStore(t), acquire: hang, after: true}
-		g := core.MustNew(core.Config{User: byUser, Store: records}).MustGuard(core.Policy{})
+		g := core.MustNew(core.Config{User: byUser, Store: records, ObserveStore: func(_ context.Context, call string, _ time.Duration, _ error) {
+			told = append(told, call)
+		}}).MustGuard(core.Policy{})
 		assert.Equal(t, "store_unavailable", serve(t, g, post("{}", nil)).code())
 		synctest.Wait()
+		assert.Equal(t, []string{"acquire", "release"}, told)
 		records.acquire = nil
 		assert.Equal(t, 201, serve(t, g, post("{}", nil)).response.Status)
 
@@ -141,13 +145,16 @@ func TestObserveStore(t *testing.T) {
 		slow := func(ctx context.Context) error { time.Sleep(time.Second); return nil }
 		records := &spy{Store: newStore(t), acquire: slow, renew: slow, release: slow, abandon: slow}
 		records.complete = once(&records.completes)
-		e := core.MustNew(core.Config{User: byUser, Store: records, ObserveStore: func(_ context.Context, call string, took time.Duration, err error) {
+		type ofRequest struct{}
+		request := context.WithValue(t.Context(), ofRequest{}, "request")
+		e := core.MustNew(core.Config{User: byUser, Store: records, ObserveStore: func(ctx context.Context, call string, took time.Duration, err error) {
 			told = append(told, fmt.Sprint(call, " ", took, " ", err))
+			assert.Equal(t, "request", ctx.Value(ofRequest{}), call)
 		}})
 		g := e.MustGuard(core.Policy{Record: core.Record{Lease: 30 * time.Second}})
 		long := func(context.Context) { time.Sleep(12 * time.Second) }
 		renew := func(ctx context.Context) { require.NoError(t, core.RunFrom(ctx).Renew(ctx)) }
-		_, err := e.Nonces().Use(t.Context(), "key", "nonce", time.Minute)
+		_, err := e.Nonces().Use(request, "key", "nonce", time.Minute)
 		require.NoError(t, err)
 		for _, tc := range []struct {
 			c    *call
@@ -160,7 +167,7 @@ func TestObserveStore(t *testing.T) {
 			{post("[2]", nil).doing(endsWith(adapter.Cut)).after(renew), []string{"acquire 1s <nil>", "renew 1s <nil>", "abandon 1s <nil>"}},
 		} {
 			if tc.c != nil {
-				serve(t, g, tc.c)
+				serveFor(t, request, g, tc.c)
 			}
 			assert.Equal(t, tc.want, told)
 			told = nil

@@ -116,7 +116,10 @@ func TestBothExportersTellTheSame(t *testing.T) {
 	}
 	for _, route := range []string{"POST /orders", "FOO /orders"} {
 		for _, observe := range []func(context.Context, core.Event){metrics.Observe, telemetry.Observe} {
-			observe(t.Context(), core.Event{Kind: core.Refused, Policy: "orders", Route: route, Code: codes.KeyReused, Waited: time.Second})
+			for _, e := range []core.Event{{Kind: core.Refused, Code: codes.KeyReused, Waited: time.Second}, {Kind: core.Started}, {Kind: core.Completed, Elapsed: time.Second}} {
+				e.Policy, e.Route = "orders", route
+				observe(t.Context(), e)
+			}
 		}
 	}
 
@@ -128,6 +131,8 @@ func TestBothExportersTellTheSame(t *testing.T) {
 		`idem_running{http_request_method="",http_route="",idem_policy="receipt"} 0`,
 		`idem_records 3`,
 		`idem_store_call_duration_seconds_count{error_type="full",idem_store_call="acquire"} 2`,
+		`idem_wait_duration_seconds_count{http_request_method="",http_route="",idem_policy="receipt"} 1`,
+		`idem_run_duration_seconds_sum{http_request_method="POST",http_route="/orders",idem_policy="orders"} 1`,
 		`idem_wait_duration_seconds_sum{http_request_method="POST",http_route="/orders",idem_policy="orders"} 1`,
 	} {
 		require.Contains(t, want, line)

@@ -39,6 +39,7 @@ func TestLabels(t *testing.T) {
 	for route, want := range map[string]measure.Labels{
 		"PATCH /a b":                  {Policy: "p", Method: "PATCH", Route: "/a b"},
 		"GET /tokens":                 {Policy: "p", Method: "GET", Route: "/tokens"},
+		"CONNECT /":                   {Policy: "p", Method: "CONNECT", Route: "/"},
 		"X-" + t.Name() + " /orders":  {Policy: "p", Method: "_OTHER", Route: "/orders"},
 		"post /orders":                {Policy: "p", Method: "_OTHER", Route: "/orders"},
 		"DO /orders":                  {Policy: "p", Method: "_OTHER", Route: "/orders"},
