@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -56,6 +58,7 @@ func TestSpansOfDuplicatesAreLinked(t *testing.T) {
 		require.Len(t, links, 1)
 		assert.Equal(t, of.SpanContext().TraceID(), links[0].SpanContext.TraceID())
 		assert.Equal(t, of.SpanContext().SpanID(), links[0].SpanContext.SpanID())
+		assert.True(t, links[0].SpanContext.IsRemote())
 	}
 	told := map[string]string{}
 	for _, a := range refusal.Events()[0].Attributes {
@@ -110,11 +113,13 @@ func TestGlobalProvider(t *testing.T) {
 	require.NoError(t, reader.Collect(t.Context(), &got))
 	require.Len(t, got.ScopeMetrics, 1)
 	assert.Equal(t, "github.com/idem-go/idem/otelidem", got.ScopeMetrics[0].Scope.Name)
-	calls := got.ScopeMetrics[0].Metrics[0]
+	metrics := got.ScopeMetrics[0].Metrics // in any order
+	slices.SortFunc(metrics, func(a, b metricdata.Metrics) int { return strings.Compare(a.Name, b.Name) })
+	calls := metrics[1]
 	assert.Equal(t, []string{"idem.store.call.duration", "s"}, []string{calls.Name, calls.Unit})
 	set := calls.Data.(metricdata.Histogram[float64]).DataPoints[0].Attributes
 	assert.Equal(t, `[{"Key":"error.type","Value":{"Type":"STRING","Value":"timeout"}},{"Key":"idem.store.call","Value":{"Type":"STRING","Value":"acquire"}}]`, mustJSON(set.MarshalJSON()))
-	assert.Equal(t, "idem.records", got.ScopeMetrics[0].Metrics[1].Name)
+	assert.Equal(t, "idem.records", metrics[0].Name)
 }
 
 func mustJSON(text []byte, err error) string {
