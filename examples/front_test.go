@@ -33,6 +33,7 @@ func TestBodiesOfLibrariesInFront(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			if name != "otelhttp" {
+				//lint:ignore SA1019 a service may still do so
 				require.NoError(t, http2.ConfigureServer(server.Config, nil))
 				server.TLS, server.EnableHTTP2 = server.Config.TLSConfig, true
 			}

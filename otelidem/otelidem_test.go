@@ -62,7 +62,7 @@ func TestSpansOfDuplicatesAreLinked(t *testing.T) {
 	}
 	told := map[string]string{}
 	for _, a := range refusal.Events()[0].Attributes {
-		told[string(a.Key)] = a.Value.Emit()
+		told[string(a.Key)] = a.Value.String()
 	}
 	assert.Equal(t, map[string]string{"idem.policy": "charge", "idem.key": key, "idem.operation": operation, "idem.code": "uncertain"}, told)
 	last := failure.Events()[1].Attributes
@@ -97,7 +97,7 @@ func TestRemarksOfOthersAreNoLinks(t *testing.T) {
 
 func attributes(e trace.Event) (all []string) {
 	for _, a := range e.Attributes {
-		all = append(all, string(a.Key)+"="+a.Value.Emit())
+		all = append(all, string(a.Key)+"="+a.Value.String())
 	}
 	return all
 }
