@@ -437,13 +437,14 @@ func TestDashboard(t *testing.T) {
 		for _, target := range panel.Targets {
 			expr := strings.NewReplacer("$__rate_interval", "1m", "$policy", "orders", "$job", "shop").Replace(target.Expr)
 			for _, v := range s.query(t, expr) {
-				values[panel.Title+" "+v.Metric.Get("idem_outcome")] = v.F
+				values[panel.Title+" "+v.Metric.Get("idem_outcome")+v.Metric.Get("error_type")] = v.F
 				assert.False(t, v.F != v.F, "%s: %s is not a number", panel.Title, v.Metric)
 			}
 			assert.NotEmpty(t, s.query(t, expr), panel.Title)
 		}
 	}
 	assert.Equal(t, 1.0, values["Needs somebody unfinished"])
+	assert.Contains(t, values, "Failures of store calls timeout")
 }
 
 var prometheusEngine = promql.NewEngine(promql.EngineOpts{MaxSamples: 1e7, Timeout: time.Minute, Parser: parser.NewParser(parser.Options{})})
