@@ -112,8 +112,7 @@ const (
 	Abandoned
 	// Done means that the operation has finished; its result is kept.
 	Done
-	// Free means that nobody runs and nothing is uncertain: any claim gets the record. Only an [Inspector] reports
-	// it.
+	// Free means that nobody runs: any claim gets the record. Only an [Inspector] reports it.
 	Free
 )
 

@@ -19,9 +19,16 @@ var checkpoints = []testCase{
 				every[i] = byte(i * 7)
 			}
 			for i, steps := range [][]byte{[]byte("one"), {0}, {}, every} {
-				for name, leave := range map[string]func(key string, owner store.Owner){
+				leaving := map[string]func(key string, owner store.Owner){
 					"lapses": nil, "Abandon": s.abandon, "Fail": func(key string, owner store.Owner) { s.fail(key, owner, true) },
-				} {
+				}
+				if s.can.Inspect != nil {
+					leaving["an operator's release"] = func(key string, owner store.Owner) {
+						s.abandon(key, owner)
+						s.change(key, s.lookup(key, store.Abandoned, 1), store.Change{To: store.Free, Remark: "longer than the one that it had"})
+					}
+				}
+				for name, leave := range leaving {
 					key, c := fmt.Sprintf("%d, %s", i, name), telling(lapsing(), "p")
 					if g := s.meet(key, c, store.Acquired, 1); len(g.Steps) > 0 {
 						s.Fatalf("a first run gets steps: %.40q", g.Steps)

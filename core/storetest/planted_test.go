@@ -696,6 +696,11 @@ var faults = []struct {
 		}
 	}}},
 
+	{"an operator's release forgets the steps", "the next run of an operation gets its steps", plant{after: func(v *visit) {
+		if v.method == "Change" && v.r != nil {
+			v.r.steps = ""
+		}
+	}}},
 	{"loses steps", "the next run of an operation gets its steps", plant{after: func(v *visit) { v.grant.Steps = nil }}},
 	{"adds steps to those before", "the next run of an operation gets its steps", plant{before: func(v *visit) {
 		if v.method == "Checkpoint" && v.r != nil {

@@ -16,10 +16,10 @@
 //
 // The store holds at most Config.MaxEntries records (default 1,048,576) that take
 // at most Config.MaxBytes bytes (default 512 MiB). A record counts with its key,
-// its fingerprint, its result, its remark and 280 bytes of overhead, so that MaxBytes is close to
+// its fingerprint, its result or its steps, its remark and 280 bytes of overhead, so that MaxBytes is close to
 // the memory that the store takes. When a bound is reached, expired records are
 // removed to make room. If there are none, Acquire returns [store.ErrFull], and so does
-// Complete for a result that does not fit. A record that has not expired is never dropped.
+// Complete for a result, and Checkpoint for steps, that do not fit. A record that has not expired is never dropped.
 //
 // # Expiry
 //

@@ -70,7 +70,7 @@
 //
 // The server must not drop records that have not expired: set maxmemory-policy to noeviction. The store
 // reports any other policy once, when it is made; see [Config].Warn. Under noeviction, a full server
-// refuses new records and results with store.ErrFull. It still renews, releases, abandons,
+// refuses new records, results and steps with store.ErrFull. It still renews, releases, abandons,
 // takes over, and completes without a result.
 //
 // # Waiting

@@ -84,7 +84,8 @@
 // # Round trips
 //
 // Acquire takes one for a new key. For a key that has a record it takes one, with MySQL two.
-// It takes one more to replace an abandoned, free or expired record. Renew, Complete, Release and
+// It takes one more to replace an abandoned, free or expired record, and yet one more if its operation has left steps, or the name of
+// a secret. Renew, Complete, Release and
 // Abandon take one; a Release of a later attempt takes two. A checkpoint of a step, or a run that fails and keeps its operation,
 // takes one. Of the Inspector, Lookup and Change take one (two if Change is
 // refused), and a page of List two. Each statement is atomic at every

@@ -120,7 +120,7 @@ func TestStepsBesideVersion010(t *testing.T) {
 
 		now, hour := time.Now().UnixMicro()+1, time.Hour.Microseconds()
 		_, err = db.Exec(fmt.Sprintf(`UPDATE %s SET state = 1, owner = %s, attempt = 1, fingerprint = %s, created_at = %d, updated_at = %[4]d,
-	lease_until = %d, retention = %d, expires_at = %d, version = version + 1`, name, literal(url, "0123456789abcdef"), literal(url, "f"), now, now-1, hour, now+hour))
+	lease_until = %d, retention = %d, expires_at = %d, version = version + 1`, name, literal(url, "0123456789abcdef"), literal(url, "f"), now, now-hour, hour, now+hour))
 		require.NoError(t, err)
 
 		next := c

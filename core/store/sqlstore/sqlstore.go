@@ -202,35 +202,57 @@ func (s *Store) claim(ctx context.Context, tx *transaction, key string, claim st
 		return s.take(ctx, tx, s.q.replace, v, store.Grant{Attempt: 1, ID: claim.ID, Secret: claim.Secret})
 	}
 	g = store.Grant{Attempt: uint64(r.attempt), Fingerprint: string(r.fingerprint), ID: r.operation(), Remark: r.remark}
-	next := store.Grant{Attempt: g.Attempt + 1, ID: claim.ID, Secret: claim.Secret}
-	if g.ID != (store.ID{}) && claim.Fingerprint == g.Fingerprint { // the operation goes on
-		next.ID, next.Secret, next.Steps = g.ID, cmp.Or(r.secret, claim.Secret), r.steps
-	} else if r.uncertain == kept {
-		r.uncertain = 0
-	}
 	switch {
 	case r.state == stateDone:
 		g.State, g.Result, g.Remaining = store.Done, r.result, remaining(r.left)
 	case r.state != stateRunning:
 		return g, nil, fmt.Errorf("the record is in an unknown state: %d", r.state)
 	case r.free():
-		next.Free, v.uncertain = r.uncertain != uncertain, r.uncertain
-		return s.take(ctx, tx, s.q.takeFree, v.of(&r, &next), next)
+		return s.takeUp(ctx, tx, s.q.takeFree, v, &r, claim)
 	case r.lease > 0:
 		g.State, g.Remaining = store.Running, remaining(r.lease-micros(s.dialect.tick()))
 	case claim.Takeover && claim.Fingerprint == g.Fingerprint && (claim.Attempt == 0 || claim.Attempt == g.Attempt):
-		return s.take(ctx, tx, s.q.takeOver, v.of(&r, &next), next)
+		return s.takeUp(ctx, tx, s.q.takeOver, v, &r, claim)
 	default:
 		g.State, g.Remaining = store.Abandoned, remaining(r.left)
 	}
 	return g, r.owner, nil
 }
 
-// of adds what a claim of r changes it to, and what it must still be then.
-func (v *values) of(r *row, next *store.Grant) *values {
-	v.attempt, v.was, v.version = r.attempt, append([]byte{}, r.id...), r.version
-	v.id, v.secret = idColumn(next.ID), next.Secret
-	return v
+// takeUp makes r, which is abandoned or free, the claim's. With the same parameters its operation goes on.
+func (s *Store) takeUp(ctx context.Context, tx *transaction, q *statement, v *values, r *row, claim store.Claim) (store.Grant, []byte, error) {
+	was, err := s.leftBy(ctx, tx, v, r.hasLeft)
+	if err != nil {
+		return store.Grant{}, nil, orAgain(err)
+	}
+	g := store.Grant{Attempt: uint64(r.attempt) + 1, ID: claim.ID, Secret: claim.Secret}
+	if id := r.operation(); id != (store.ID{}) && claim.Fingerprint == string(r.fingerprint) && was.older == 0 {
+		g.ID, g.Secret = id, cmp.Or(was.secret, claim.Secret)
+		g.Steps = append(g.Steps, was.steps...)
+	} else if r.uncertain == kept {
+		r.uncertain = 0
+	}
+	g.Free = r.free() && r.uncertain != uncertain
+	v.attempt, v.was, v.steps, v.uncertain = r.attempt, idColumn(r.operation()), append([]byte{}, was.steps...), r.uncertain
+	v.id, v.secret = idColumn(g.ID), g.Secret
+	return s.take(ctx, tx, q, v, g)
+}
+
+// legacy is what an operation has left for its next run.
+type legacy struct {
+	older  int64 // not 0: it is that of an operation before this one
+	secret string
+	steps  []byte
+}
+
+// leftBy returns what the operation of a record has left, if it has left anything.
+func (s *Store) leftBy(ctx context.Context, tx *transaction, v *values, any bool) (l legacy, err error) {
+	if !any {
+		return l, nil
+	}
+	found := new(legacy) // most records have none, and cost nothing
+	err = s.queryOne(ctx, tx, s.q.left, v, &found.older, &found.secret, &found.steps)
+	return *found, err
 }
 
 // take makes an existing record the claim's, and returns g as the grant.

@@ -27,6 +27,7 @@ type statements struct {
 	insertOrLook *statement // PostgreSQL only
 	insert       *statement
 	look         *statement
+	left         *statement
 	replace      *statement
 	takeOver     *statement
 	takeFree     *statement
@@ -60,15 +61,19 @@ const (
 VALUES ({source}, {key}, 1, {owner}, 1, {fingerprint}, {result},
 	{remark}, {creator}, {now}, {now}, {now} + {lease}, {retention}, {now} + {lease} + {retention}, 1, {id}, {now}, {secret}, {policy})`
 
-	lookSQL = `SELECT state, attempt, fingerprint, result, owner, lease_until - {now}, expires_at - {now}, retention, operation_id, uncertain,
-	created_at - operation_at, secret, steps, version, remark
+	lookSQL = `SELECT state, attempt, fingerprint, result, owner, lease_until - {now}, expires_at - {now}, retention, operation_id,
+	uncertain + CASE WHEN secret <> '' OR LENGTH(steps) > 0 THEN 4 ELSE 0 END AS uncertain, remark
 FROM {table} WHERE source_type = {source} AND serial_number = {key}`
 
 	// The look sees the table as it was before the insert. If the insert conflicts with a record
 	// that was committed since, there is no row at all.
 	insertOrLookSQL = `WITH ins AS (` + insertSQL + ` ON CONFLICT (source_type, serial_number) DO NOTHING RETURNING 1)
-SELECT 0::smallint, 1::bigint, ''::bytea, ''::bytea, ''::bytea, 0::bigint, 0::bigint, 0::bigint, ''::bytea, 0::smallint, 0::bigint, ''::text, ''::bytea, 0::bigint, '' FROM ins
+SELECT 0::smallint, 1::bigint, ''::bytea, ''::bytea, ''::bytea, 0::bigint, 0::bigint, 0::bigint, ''::bytea, 0, '' FROM ins
 UNION ALL ` + lookSQL + ` AND NOT EXISTS (SELECT 1 FROM ins)`
+
+	// What an operation has left for its next run. Few have left anything. It is good only if operation_at is created_at: a process of 0.1.0
+	// that replaces an expired record leaves it.
+	leftSQL = `SELECT created_at - operation_at, secret, steps FROM {table} WHERE source_type = {source} AND serial_number = {key}`
 
 	// An expired record is replaced by a new one.
 	replaceSQL = `UPDATE {table} SET state = 1, owner = {owner}, attempt = 1, fingerprint = {fingerprint}, result = {result},
@@ -76,15 +81,14 @@ UNION ALL ` + lookSQL + ` AND NOT EXISTS (SELECT 1 FROM ins)`
 	lease_until = {now} + {lease}, retention = {retention}, expires_at = {now} + {lease} + {retention}, version = version + 1
 WHERE source_type = {source} AND serial_number = {key} AND expires_at <= {now}`
 
-	// {id} is that of the operation as it goes on, {was} and {version} those of the record which the look has seen: the grant tells of the
-	// same operation as the record, and of all its steps. What belongs to an operation is good only if operation_at is created_at: a
-	// process of 0.1.0 that replaces an expired record leaves it.
+	// {id} is that of the operation as it goes on, {was} and {steps} are those of the record that was seen: the grant tells of the same
+	// operation as the record, and of all its steps.
 	takeOverSQL = `UPDATE {table} SET owner = {owner}, attempt = attempt + 1,
 	steps = CASE WHEN ` + sameSQL + ` THEN steps ELSE {nobody} END, secret = {secret}, operation_id = {id}, operation_at = created_at,
 	uncertain = 0, policy = {policy}, remark = {remark}, creator = {creator}, updated_at = {now},
 	lease_until = {now} + {lease}, retention = {retention}, expires_at = {now} + {lease} + {retention}, version = version + 1
 WHERE source_type = {source} AND serial_number = {key} AND state = 1 AND lease_until <= {now} AND expires_at > {now}
-	AND fingerprint = {fingerprint} AND attempt = {attempt} AND operation_id = {was} AND version = {version} AND (retention >= 0 OR LENGTH(owner) > 0)`
+	AND fingerprint = {fingerprint} AND attempt = {attempt} AND operation_id = {was} AND COALESCE(steps, {nobody}) = {steps} AND (retention >= 0 OR LENGTH(owner) > 0)`
 
 	// The retention of a free record, and of a run that has claimed one, is stored as -1-retention. A free record
 	// has no owner. expires_at comes first: PostgreSQL takes the type of a parameter from its first use. What is compared
@@ -97,7 +101,7 @@ WHERE source_type = {source} AND serial_number = {key} AND state = 1 AND lease_u
 	owner = {owner}, attempt = attempt + 1, policy = {policy},
 	remark = {remark}, creator = {creator}, updated_at = {now}, lease_until = {now} + {lease}, version = version + 1
 WHERE source_type = {source} AND serial_number = {key} AND state = 1 AND retention < 0 AND LENGTH(owner) = 0 AND expires_at > {now}
-	AND attempt = {attempt} AND operation_id = {was} AND version = {version}`
+	AND attempt = {attempt} AND operation_id = {was} AND COALESCE(steps, {nobody}) = {steps}`
 
 	sameSQL = `operation_id = {id} AND LENGTH(operation_id) > 0`
 
@@ -155,7 +159,7 @@ WHERE source_type = {source} AND serial_number = {key} AND state = 1 AND retenti
 func newStatements(d Dialect, table, now string) statements {
 	c := func(text string) *statement { return compile(d, table, now, text) }
 	s := statements{
-		look: c(lookSQL), replace: c(replaceSQL), takeOver: c(takeOverSQL), takeFree: c(takeFreeSQL),
+		look: c(lookSQL), left: c(leftSQL), replace: c(replaceSQL), takeOver: c(takeOverSQL), takeFree: c(takeFreeSQL),
 		renew: c(renewSQL), mark: c(markSQL), checkpoint: c(checkpointSQL), complete: c(completeSQL),
 		remove: c(removeSQL), undo: c(undoSQL), abandon: c(abandonSQL), forget: c(forgetSQL), reset: c(resetSQL), keep: c(keepSQL), finish: c(finishSQL),
 		lookUp: c(lookUpSQL), listed: c(listedSQL), listedRange: c(rangeSQL), byKey: c(byKeySQL), byAge: c(byAgeSQL),
@@ -176,7 +180,7 @@ func newStatements(d Dialect, table, now string) statements {
 }
 
 func (s *statements) all() []*statement {
-	return []*statement{s.insertOrLook, s.insert, s.look, s.replace, s.takeOver, s.takeFree, s.renew, s.mark, s.checkpoint, s.complete,
+	return []*statement{s.insertOrLook, s.insert, s.look, s.left, s.replace, s.takeOver, s.takeFree, s.renew, s.mark, s.checkpoint, s.complete,
 		s.remove, s.undo, s.abandon, s.forget, s.reset, s.keep, s.finish, s.purge, s.lookUp, s.byKey, s.byAge, s.free, s.settle, s.drop}
 }
 
@@ -225,7 +229,7 @@ func compile(d Dialect, table, now, template string) *statement {
 type values struct {
 	key, owner, fingerprint, result []byte
 	lease, retention, attempt       int64
-	version, uncertain              int64
+	uncertain                       int64
 	secret, policy, creator, remark string
 	id, was, steps                  []byte // never nil, which would be NULL
 
@@ -246,8 +250,6 @@ func (s *Store) args(q *statement, v *values) []any {
 			args[i] = v.secret
 		case "steps":
 			args[i] = v.steps
-		case "version":
-			args[i] = v.version
 		case "uncertain":
 			args[i] = v.uncertain
 		case "policy":
@@ -387,11 +389,18 @@ func (s *Store) execLarge(ctx context.Context, tx *transaction, q *statement, v 
 // queryRow runs q, in tx if that is not nil, and returns the record that it finds. The error is
 // sql.ErrNoRows if there is none.
 func (s *Store) queryRow(ctx context.Context, tx *transaction, q *statement, v *values) (r row, err error) {
+	err = s.queryOne(ctx, tx, q, v, &r.state, &r.attempt, &r.fingerprint, &r.result, &r.owner, &r.lease, &r.left, &r.retention, &r.id, &r.uncertain, &r.remark)
+	r.hasLeft, r.uncertain = r.uncertain >= hasLeft, r.uncertain%hasLeft
+	return r, err
+}
+
+// queryOne runs q, in tx if that is not nil, and reads the row that it finds.
+func (s *Store) queryOne(ctx context.Context, tx *transaction, q *statement, v *values, dest ...any) error {
 	var found *sql.Row
 	stmt, err := s.prepared(ctx, tx, q)
 	switch args := s.args(q, v); {
 	case err != nil:
-		return r, err
+		return err
 	case stmt != nil:
 		found = stmt.QueryRowContext(ctx, args...)
 	case tx != nil:
@@ -399,9 +408,7 @@ func (s *Store) queryRow(ctx context.Context, tx *transaction, q *statement, v *
 	default:
 		found = s.db.QueryRowContext(ctx, q.text, args...)
 	}
-	err = found.Scan(&r.state, &r.attempt, &r.fingerprint, &r.result, &r.owner, &r.lease, &r.left, &r.retention, &r.id, &r.uncertain,
-		&r.older, &r.secret, &r.steps, &r.version, &r.remark)
-	return r, err
+	return found.Scan(dest...)
 }
 
 // row is a record as the table has it.
@@ -412,11 +419,8 @@ type row struct {
 	lease, left                int64 // remaining time of the lease and of the record, in microseconds
 	retention                  int64 // negative: see takeFreeSQL
 	id                         []byte
-	uncertain                  int64  // of a free record, and of a run that has claimed one: see uncertain and kept
-	older                      int64  // not 0: the ID, the secret and the steps are of an operation before this one
-	secret                     string // its name
-	steps                      []byte
-	version                    int64
+	uncertain                  int64 // of a free record, and of a run that has claimed one: see uncertain and kept
+	hasLeft                    bool  // there are a secret or steps
 	remark                     string
 }
 
@@ -424,13 +428,12 @@ type row struct {
 const (
 	uncertain = 1 // and an earlier run may have taken effect
 	kept      = 2
+	hasLeft   = 4 // see lookSQL
 )
 
 // operation returns the ID of the operation.
 func (r *row) operation() (id store.ID) {
-	if r.older == 0 {
-		copy(id[:], r.id)
-	}
+	copy(id[:], r.id)
 	return id
 }
 
