@@ -166,6 +166,12 @@ func TestStepErrors(t *testing.T) {
 		_, err = core.Step(ctx, "one more byte", big(1))
 		assert.ErrorContains(t, err, "65536 bytes")
 
+		for i := 0; err == nil || i < 250; i++ {
+			_, err = core.Step(ctx, fmt.Sprintf("%0255d", i), big(0))
+			require.Less(t, i, 257)
+		}
+		assert.ErrorContains(t, err, "names")
+
 		end, endAgain := core.RunFrom(ctx).BeginTx(), core.RunFrom(ctx).BeginTx()
 		end()
 		_, err = core.Step(ctx, "in a transaction", one)
