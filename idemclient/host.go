@@ -41,8 +41,8 @@ func (t *Transport) guarded(u *url.URL) (*host, error) {
 	return nil, t.fault
 }
 
-// budget bounds how often requests are sent again, by all callers together: a number in each second, and one more for ten answers.
-// What is not used up is kept for a second.
+// budget bounds how often requests are sent again, by all callers together: a number in each second, and one more for ten
+// answers. What is not used up is kept for a second.
 type budget struct {
 	mu   sync.Mutex
 	used time.Time // when what is taken will have come in

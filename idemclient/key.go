@@ -22,13 +22,14 @@ const (
 )
 
 // WithKey returns a context for a request whose key the caller has stored, so that the operation can go on after a crash.
-// The key is sent as it is: this module's guards take an RFC 8941 string ("k-1", with its quotes) and a bare token (k-1), both of
-// which are one key; other services may take only one of them. It has 1 to 255 printable ASCII characters. firstSent is when it was
-// first sent, or at the latest when it was stored; if that is longer ago than [Transport.KeyLifetime], or lies more than a minute ahead,
-// nothing is sent ([ErrOutcomeUnknown]). Zero: it has not been sent yet.
+// The key is sent as it is: this module's guards take an RFC 8941 string ("k-1", with its quotes) and a bare token (k-1),
+// both of which are one key; other services may take only one of them. It has 1 to 255 printable ASCII characters.
+// firstSent is when it was first sent, or at the latest when it was stored; if that is longer ago than
+// [Transport.KeyLifetime], or lies more than a minute ahead, nothing is sent ([ErrOutcomeUnknown]). Zero: it has not been
+// sent yet.
 //
-// The key is for one operation: requests of the context with another method or URL are refused. Safe methods and hosts that are
-// not guarded do not get it.
+// The key is for one operation: requests of the context with another method or URL are refused. Safe methods and hosts that
+// are not guarded do not get it.
 func WithKey(ctx context.Context, key string, firstSent time.Time) context.Context {
 	return context.WithValue(ctx, chosenKey{}, &chosen{key: key, first: firstSent})
 }
@@ -120,12 +121,12 @@ func withoutKey(r *http.Request) *http.Request {
 	return r
 }
 
-// ErrOutcomeUnknown is in the chain of an [*Error] if the key is too old to be sent again: the operation may have been carried out,
-// and another try, under this key or another, may carry it out twice. Find out first.
+// ErrOutcomeUnknown is in the chain of an [*Error] if the key is too old to be sent again: the operation may have been
+// carried out, and another try, under this key or another, may carry it out twice. Find out first.
 var ErrOutcomeUnknown = errors.New("outcome unknown: the key is too old to be sent")
 
-// Error says why an operation has no answer yet. It may have been carried out. Who wants to go on sends the request again, with
-// [WithKey] of Key and FirstSent, unless it is [ErrOutcomeUnknown].
+// Error says why an operation has no answer yet. It may have been carried out. Who wants to go on sends the request again,
+// with [WithKey] of Key and FirstSent, unless it is [ErrOutcomeUnknown].
 //
 // It unwraps to the error of the last try, to the cause of the context's end and to ErrOutcomeUnknown, as far as they apply.
 type Error struct {

@@ -20,20 +20,20 @@ import (
 	"github.com/idem-go/idem/internal/retry"
 )
 
-// Transport is an [http.RoundTripper] that sends each request to a guarded host until it has an answer, under one Idempotency-Key.
-// The package documentation says what it does with which answer.
+// Transport is an [http.RoundTripper] that sends each request to a guarded host until it has an answer, under one
+// Idempotency-Key. The package documentation says what it does with which answer.
 //
-// The zero value only passes requests on. Do not change the fields once the transport is in use, and do not copy it; it is then
-// safe for concurrent use.
+// The zero value only passes requests on. Do not change the fields once the transport is in use, and do not copy it; it is
+// then safe for concurrent use.
 type Transport struct {
 	// Hosts are the guarded hosts: those whose services take an Idempotency-Key. Each is a name, which stands for all its
-	// ports, or a name with a port; without wildcards. Requests to other hosts are passed on to Base, as are CONNECT and requests for an
-	// upgrade of the protocol. Empty: all are.
+	// ports, or a name with a port; without wildcards. Requests to other hosts are passed on to Base, as are CONNECT and
+	// requests for an upgrade of the protocol. Empty: all are.
 	Hosts []string
 	// Base sends the requests. Nil: [http.DefaultTransport].
 	Base http.RoundTripper
-	// MaxTries is how many times a request is sent at most; while the operation is running on the server, it is asked for more
-	// often. Zero: 5. One: no retries.
+	// MaxTries is how many times a request is sent at most; while the operation is running on the server, it is asked for
+	// more often. Zero: 5. One: no retries.
 	MaxTries int
 	// TryTimeout is how long a try may take until there is the header of the response, from the last part of the body that
 	// was sent. It is longer than the slowest answer: a handler that the next try finds running must end before its service
@@ -45,8 +45,9 @@ type Transport struct {
 	// KeyLifetime is for how long after a key was first sent it may be sent again. It is at most what the service keeps its
 	// results for. An Idempotency-Key-Expires of an answer takes its place. Zero: 24 h.
 	KeyLifetime time.Duration
-	// Budget is how many tries, beyond the first of each request, one of the Hosts gets in a second, from all callers together;
-	// ten answers from there add one. If it is used up, callers wait for their turn, up to MaxWait. Zero: 10. Negative: no limit.
+	// Budget is how many tries, beyond the first of each request, one of the Hosts gets in a second, from all callers
+	// together; ten answers from there add one. If it is used up, callers wait for their turn, up to MaxWait. Zero: 10.
+	// Negative: no limit.
 	Budget int
 	// Retry500 says that a 500 is tried again. Set it if the service does not replay a 500.
 	Retry500 bool
@@ -80,8 +81,8 @@ const (
 	defaultBudget      = 10
 )
 
-// RoundTrip implements [http.RoundTripper]. It closes r's body and changes nothing else of r. Its error is an [*Error], unless
-// r could not be sent at all or was only passed on.
+// RoundTrip implements [http.RoundTripper]. It closes r's body and changes nothing else of r. Its error is an [*Error],
+// unless r could not be sent at all or was only passed on.
 func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	base := t.base()
 	if r.URL == nil {

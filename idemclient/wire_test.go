@@ -71,8 +71,8 @@ func (p *pipes) Accept() (net.Conn, error) {
 func (p *pipes) Close() error   { close(p.closed); return nil }
 func (p *pipes) Addr() net.Addr { return &net.UnixAddr{Net: "pipe"} }
 
-// A connection that was kept alive breaks. What net/http would send again by itself, behind the back of limits and budgets, is a
-// try of the transport; and if there is no body, it is at least counted.
+// A connection that was kept alive breaks. What net/http would send again by itself, behind the back of limits and budgets,
+// is a try of the transport; and if there is no body, it is at least counted.
 func TestNetHTTPResendsNothingUnseen(t *testing.T) {
 	for _, http2 := range []bool{false, true} {
 		for _, body := range []string{"", "bytes", strings.Repeat("x", 100<<10)} {

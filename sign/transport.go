@@ -19,10 +19,10 @@ import (
 //	client := &http.Client{Transport: &sign.Transport{Key: key}}
 //
 // A request is retried only if its method is idempotent (RFC 9110, section 9.2.2) or it has an Idempotency-Key (see
-// OperationHeader). It is then retried after a connection error, after 408, 425, 429, 502, 503 and 504, and after 409 with a
-// Retry-After. The pause is what Retry-After asks for and a little more, or else random and growing. The last attempt's response
-// or error goes to the client. As the Base of a [github.com/idem-go/idem/idemclient.Transport], which retries itself, it makes
-// one attempt for each of that one's, and retries the requests that that one only passes on.
+// OperationHeader). It is then retried after a connection error, after 408, 425, 429, 502, 503 and 504, and after 409 with
+// a Retry-After. The pause is what Retry-After asks for and a little more, or else random and growing. The last attempt's
+// response or error goes to the client. As the Base of a [github.com/idem-go/idem/idemclient.Transport], which retries
+// itself, it makes one attempt for each of that one's, and retries the requests that that one only passes on.
 //
 // A redirect to another host or scheme is an error, because the server could choose what the client signs for a third party.
 //
