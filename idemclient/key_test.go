@@ -108,9 +108,16 @@ func TestKeys(t *testing.T) {
 		}
 	}
 
+	// The error has the key that was sent, also the request's own.
+	r := request(t.Context(), t, "POST", "https://api.test/a", "")
+	r.Header.Set("Idempotency-Key", "order-1")
+	_, err := (&idemclient.Transport{Hosts: hosts, Base: &script{answers: []any{errReset}}, MaxTries: 1}).RoundTrip(r)
+	e, _ := errors.AsType[*idemclient.Error](err)
+	require.Equal(t, "order-1", e.Key)
+
 	// Nothing is guarded by mistake, and nothing unguarded.
 	transport = &idemclient.Transport{Base: base}
-	_, err := transport.RoundTrip(request(t.Context(), t, "POST", "https://api.test/a", ""))
+	_, err = transport.RoundTrip(request(t.Context(), t, "POST", "https://api.test/a", ""))
 	require.NoError(t, err)
 	require.Empty(t, base.sent[len(base.sent)-1].key)
 	for _, host := range []string{"", "https://api.test", "api.test/v1", "*.api.test", "ann@api.test", "a b", "::1"} {
