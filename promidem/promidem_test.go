@@ -59,6 +59,8 @@ func TestMetricsAreRegisteredOnce(t *testing.T) {
 	_, err = promidem.New(promidem.Config{Registerer: registry})
 	require.ErrorAs(t, err, new(prometheus.AlreadyRegisteredError))
 
+	defer func(r prometheus.Registerer) { prometheus.DefaultRegisterer = r }(prometheus.DefaultRegisterer)
+	prometheus.DefaultRegisterer = prometheus.NewRegistry()
 	_, err = promidem.New(promidem.Config{})
 	require.NoError(t, err)
 	_, err = promidem.New(promidem.Config{})

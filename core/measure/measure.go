@@ -72,10 +72,10 @@ func known(method string) string {
 }
 
 // ErrorType says in a word how a call of a store has failed: "timeout", "full" or "_OTHER". It is empty if the call has not
-// failed: [store.ErrLost] is an answer.
+// failed: [store.ErrLost] is an answer. It is also empty if the caller has given up, which says nothing of the store.
 func ErrorType(err error) string {
 	switch {
-	case err == nil, errors.Is(err, store.ErrLost):
+	case err == nil, errors.Is(err, store.ErrLost), errors.Is(err, context.Canceled):
 		return ""
 	case errors.Is(err, store.ErrFull):
 		return "full"

@@ -52,10 +52,10 @@ func TestLabels(t *testing.T) {
 
 func TestErrorType(t *testing.T) {
 	for want, errs := range map[string][]error{
-		"":        {nil, fmt.Errorf("renew: %w", store.ErrLost)},
+		"":        {nil, fmt.Errorf("renew: %w", store.ErrLost), context.Canceled},
 		"full":    {fmt.Errorf("acquire: %w", store.ErrFull)},
 		"timeout": {fmt.Errorf("acquire: %w", context.DeadlineExceeded)},
-		"_OTHER":  {errors.New("connection refused"), context.Canceled},
+		"_OTHER":  {errors.New("connection refused")},
 	} {
 		for _, err := range errs {
 			assert.Equal(t, want, measure.ErrorType(err), "%v", err)
