@@ -2,9 +2,6 @@ package rpctest
 
 import (
 	"context"
-	"os"
-	"os/exec"
-	"strings"
 	"testing"
 	"time"
 
@@ -111,18 +108,5 @@ func TestEncode(t *testing.T) {
 			_, err := encode(nil, nil)
 			require.Error(t, err, "nothing that can be stored")
 		})
-	}
-}
-
-// Who uses one of the two compiles nothing of the other.
-func TestBoundaries(t *testing.T) {
-	for pkg, forbidden := range map[string]string{"grpcidem": "connectrpc.com/", "connectidem": "google.golang.org/grpc", "adapterkit/rpckit": "google.golang.org/"} {
-		list := exec.Command("go", "list", "-deps", ".")
-		list.Dir, list.Env = "../../"+pkg, append(os.Environ(), "GOWORK=off")
-		out, err := list.CombinedOutput()
-		require.NoError(t, err, "%s", out)
-		for dep := range strings.FieldsSeq(string(out)) {
-			require.False(t, strings.HasPrefix(dep, forbidden), "%s reaches %s", pkg, dep)
-		}
 	}
 }
