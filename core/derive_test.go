@@ -96,6 +96,9 @@ func TestADerivedKeyOfAFailedAttempt(t *testing.T) {
 			"a refusal with 503": {end: func(*core.Run) adapter.Capture {
 				return adapter.Capture{Ending: adapter.Empty, Response: &core.Response{Status: 200}, Err: core.NewRefusal(codes.StoreUnavailable, nil)}
 			}, goesOn: true, free: true},
+			"a refusal with Retry-After": {end: func(*core.Run) adapter.Capture {
+				return adapter.Capture{Ending: adapter.Empty, Response: &core.Response{Status: 200}, Err: core.NewRefusal(codes.InProgress, nil)}
+			}, goesOn: true, free: true},
 			"a refusal with 422": {end: func(*core.Run) adapter.Capture {
 				return adapter.Capture{Ending: adapter.Empty, Response: &core.Response{Status: 200}, Err: core.NewRefusal(codes.KeyReused, nil)}
 			}},
@@ -427,6 +430,15 @@ func TestRunsThatHoldNoClaim(t *testing.T) {
 		assert.Equal(t, keys[0], keys[1], name)
 		assert.Equal(t, tc.same, keys[0] == keys[2], name)
 	}
+
+	// Two guards that let one request pass are in no conflict.
+	failing := core.MustNew(core.Config{User: byUser, Store: down})
+	open := core.Policy{Key: core.Header(core.Required), FailOpen: true}
+	behind := post("{}", nil).withKey("k")
+	serve(t, failing.MustGuard(open), post("{}", nil).withKey("k").after(func(ctx context.Context) {
+		assert.NoError(t, failing.MustGuard(open).Serve(ctx, behind))
+	}))
+	assert.Equal(t, 1, behind.passed)
 
 	// A run that holds a claim further out stays the run.
 	e := core.MustNew(core.Config{User: byUser})

@@ -72,10 +72,10 @@ var checkpoints = []testCase{
 				"released": func(key string, c store.Claim) {
 					s.release(key, c.Owner)
 				},
-				"expired": func(key string, c store.Claim) { s.pass(2 * short) },
+				"expired": func(key string, c store.Claim) { s.renew(key, c.Owner, short); s.pass(2 * short) },
 			} {
-				c := telling(lapsing(), "p")
-				c.Retention = short
+				c := telling(standing(), "p")
+				c.Retention = short // after the lease
 				s.begin(name, c)
 				s.checkpoint(name, c.Owner, []byte("steps"))
 				end(name, c)
