@@ -155,6 +155,13 @@ func (c *claimant) giveBack(ctx context.Context, grant store.Grant) error {
 // that caused it, or prepares the claim to be acquired once more.
 func (c *claimant) recover(ctx context.Context, abandoned store.Grant) (done *store.Grant, refusal *Refusal, err error) {
 	attempt, policy := abandoned.Attempt, &c.guard.policy
+	if policy.Key.ignoreFingerprint && c.id.fingerprint != abandoned.Fingerprint { // it is from before the policy said so
+		c.id.fingerprint = abandoned.Fingerprint
+		c.resetClaim()
+		if c.claim.Takeover {
+			return nil, nil, nil
+		}
+	}
 	switch {
 	case c.id.expired && !policy.Abandoned.uncertain && c.askedOf != attempt:
 		// The token was used in time, so that the run may be taken over. The first Acquire only found that out.
@@ -162,8 +169,7 @@ func (c *claimant) recover(ctx context.Context, abandoned store.Grant) (done *st
 		c.claim.Takeover, c.claim.Attempt = true, attempt
 		return nil, nil, nil
 	case c.claim.Takeover, c.askedOf == attempt:
-		// Only another fingerprint can have kept the store from handing it over (with
-		// IgnoreFingerprint: one from before the policy said so).
+		// Only another fingerprint can have kept the store from handing it over.
 		return nil, refusalKeyReused, nil
 	case policy.Abandoned.reconcile == nil:
 		return nil, refusalUncertain, nil

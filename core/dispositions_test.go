@@ -355,19 +355,22 @@ func TestVerdictsAreAboutOneRun(t *testing.T) {
 }
 
 // A record from before a policy said IgnoreFingerprint has a fingerprint that its claims no longer
-// have. No verdict can take it over, and nobody may try for ever.
-func TestVerdictsThatCannotBeCarriedOut(t *testing.T) {
-	for _, verdict := range []core.Verdict{core.RunAgain(), core.Finished(&core.Response{Status: 200})} {
+// have. The key alone decides all the same.
+func TestARecordFromBeforeIgnoreFingerprint(t *testing.T) {
+	for _, tc := range []struct {
+		recovery core.Recovery
+		want     string
+	}{
+		{core.TakeOver(), "attempt 2"}, {finding(core.RunAgain()), "attempt 2"}, {finding(core.Finished(&core.Response{Status: 200})), "replay"},
+	} {
 		synctest.Test(t, func(t *testing.T) {
 			store := newStore(t)
 			e := core.MustNew(core.Config{User: byUser, Store: store})
 			crash(t, store, e.MustGuard(core.ClientKey()), post("{}", nil).withKey("k"), time.Second)
 			time.Sleep(2 * time.Second)
-			for _, recovery := range []core.Recovery{finding(verdict), core.TakeOver()} {
-				p := core.ClientKey(core.IgnoreFingerprint())
-				p.Abandoned = recovery
-				assert.Equal(t, "key_reused", outcome(t, e.MustGuard(p), post("{}", nil).withKey("k")))
-			}
+			p := core.ClientKey(core.IgnoreFingerprint())
+			p.Abandoned = tc.recovery
+			assert.Equal(t, tc.want, outcome(t, e.MustGuard(p), post("{}", nil).withKey("k")))
 		})
 	}
 }

@@ -190,8 +190,11 @@ func (t *taskCall) identify() identity {
 		id.refusal = refusalKeyMissing
 		return id
 	}
-	id.key, id.fingerprint = t.guard.taskKey(t.call), t.call.Fingerprint
-	if len(id.fingerprint) > 64 {
+	id.key = t.guard.taskKey(t.call)
+	if t.guard.policy.Key.ignoreFingerprint {
+		return id // a record with another one would not go on
+	}
+	if id.fingerprint = t.call.Fingerprint; len(id.fingerprint) > 64 {
 		sum := sha256.Sum256([]byte(id.fingerprint))
 		id.fingerprint = hex.EncodeToString(sum[:])
 	}

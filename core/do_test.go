@@ -290,6 +290,21 @@ func TestUsersAndFingerprintsOfTasks(t *testing.T) {
 	assert.True(t, r.Replayed)
 }
 
+// Under IgnoreFingerprint the key alone decides also which operation goes on, after a failure and after a crash.
+func TestATaskGoesOnWhateverItsFingerprint(t *testing.T) {
+	task := core.MustNew(core.Config{}).MustTask(core.TaskPolicy{Name: "mail", IgnoreFingerprint: true})
+	steps := 0
+	for i, end := range []func(*core.Run){func(*core.Run) {}, (*core.Run).Abandon, func(*core.Run) {}} {
+		r, err := core.Do(t.Context(), task, core.Call{Key: "k", Fingerprint: fmt.Sprint("v", i)}, func(ctx context.Context) (int, error) {
+			end(core.RunFrom(ctx))
+			n, err := core.Step(ctx, "once", func(context.Context) (int, error) { steps++; return steps, nil })
+			return n, errors.Join(err, errLater)
+		})
+		assert.ErrorIs(t, err, errLater)
+		assert.Equal(t, core.Result[int]{Value: 1, Attempt: uint64(i + 1)}, r)
+	}
+}
+
 func TestDoWithinDo(t *testing.T) {
 	e := core.MustNew(core.Config{})
 	mail, twin, sms := e.MustTask(core.TaskPolicy{Name: "mail"}), e.MustTask(core.TaskPolicy{Name: "mail"}), e.MustTask(core.TaskPolicy{Name: "sms"})
