@@ -30,7 +30,6 @@ func newClaimant(ctx context.Context, g *Guard, id *identity) claimant {
 	c := claimant{guard: g, id: *id, stop: noCancel}
 	c.claim.Owner, c.claim.Lease, c.claim.Secret = store.NewOwner(), g.policy.Lease, g.engine.newest()
 	c.claim.About = store.About{ID: store.NewID(), Policy: g.name, Creator: g.engine.creator, Remark: g.engine.remarkOf(ctx, id)}
-	c.kept = id.expired && g.engine.keeps(ctx, id)
 	c.resetClaim()
 	return c
 }
@@ -97,6 +96,18 @@ func (c *claimant) acquire(ctx context.Context) (store.Grant, error) {
 			return c.running, nil
 		}
 		defer e.freeSlot()
+	}
+	if c.id.expired && c.claim.Attempt == 0 {
+		// An operation that was kept had its token in time. What would begin another one in its place must not be claimed.
+		r, err := e.kept(ctx, c.id.key)
+		c.kept = r.ID != (store.ID{})
+		switch {
+		case err != nil:
+			return store.Grant{}, err
+		case c.kept && r.Fingerprint != c.id.fingerprint:
+			return store.Grant{State: store.Running, ID: r.ID, Fingerprint: expiredUse}, nil
+		}
+		c.resetClaim()
 	}
 	if !e.can.Local {
 		c.asked = time.Now()

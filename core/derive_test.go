@@ -342,6 +342,50 @@ func TestAWaiterAfterAFailure(t *testing.T) {
 	})
 }
 
+// unseen is a store whose Lookup fails as often as left says.
+type unseen struct {
+	store.Store
+	store.Inspector
+	left int
+}
+
+func (u *unseen) Capabilities() store.Capabilities {
+	can := u.Store.Capabilities()
+	u.Inspector, can.Inspect = can.Inspect, u
+	return can
+}
+
+func (u *unseen) Lookup(ctx context.Context, key string) (store.Record, error) {
+	if u.left--; u.left >= 0 {
+		return store.Record{}, errDown
+	}
+	return u.Inspector.Lookup(ctx, key)
+}
+
+// TestAnExpiredTokenKeepsItsOperation: a request that is refused, or waits, leaves what was kept for the next attempt.
+func TestAnExpiredTokenKeepsItsOperation(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, records := kinds["token"], &unseen{Store: newStore(t)}
+		p.Duplicate = core.Wait(time.Minute)
+		s, waits := open(t, records, p, "s1"), open(t, records, p, "s1")
+		waits.token = s.token
+		waited := make(chan string)
+		first := s.pay("5", func(*core.Run) adapter.Capture {
+			time.Sleep(10 * time.Minute)
+			go func() { waited <- waits.pay("5", status(502)) }()
+			synctest.Wait()
+			return answer(502, "")
+		})
+		require.NotEmpty(t, first)
+		assert.Equal(t, first, <-waited, "a waiter")
+		assert.Equal(t, "token_expired", s.pay("6", status(201)), "other parameters")
+		records.left = 1
+		assert.Equal(t, "store_unavailable", s.pay("5", status(201)))
+		assert.Equal(t, first, s.pay("5", status(201)))
+		assert.EqualValues(t, 3, s.run.Attempt())
+	})
+}
+
 // TestDeriveErrors: without a secret, a name of the call, or a guard.
 func TestDeriveErrors(t *testing.T) {
 	g := core.MustNew(core.Config{User: byUser}).MustGuard(core.Policy{})

@@ -270,15 +270,18 @@ func (c *runContext) fail(again bool, decided Disposition) error {
 	return e.fail(c.values, c.key, c.owner, again && decided != Release)
 }
 
-// keeps reports whether the record of an operation was kept for the next attempt: then its token was used in time.
-func (e *Engine) keeps(ctx context.Context, id *identity) bool {
+// kept returns the record that was kept for the next attempt; without an ID: there is none.
+func (e *Engine) kept(ctx context.Context, key Key) (store.Record, error) {
 	if e.can.Fail == nil || e.can.Inspect == nil {
-		return false
+		return store.Record{}, nil
 	}
 	ctx, cancel := e.storeContext(ctx)
 	defer cancel()
-	r, err := e.can.Inspect.Lookup(ctx, id.key.raw)
-	return err == nil && r.State == store.Free && r.ID != (store.ID{}) && r.Fingerprint == id.fingerprint
+	r, err := e.can.Inspect.Lookup(ctx, key.raw)
+	if errors.Is(err, store.ErrNoRecord) || err == nil && r.State != store.Free {
+		return store.Record{}, nil
+	}
+	return r, err
 }
 
 func (e *Engine) checkpoint(ctx context.Context, key Key, owner store.Owner, steps []byte) error {
