@@ -126,7 +126,7 @@ func TestKeys(t *testing.T) {
 		r.Body = body
 		_, err := (&idemclient.Transport{Hosts: []string{"api.test", host}}).RoundTrip(r)
 		require.ErrorContains(t, err, "Transport.Hosts", host)
-		require.NotZero(t, body.closed)
+		require.Equal(t, 1, body.closed)
 	}
 }
 

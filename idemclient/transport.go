@@ -35,8 +35,8 @@ type Transport struct {
 	// MaxTries is how many times a request is sent at most; while the operation is running on the server, it is asked for
 	// more often. Zero: 5. One: no retries.
 	MaxTries int
-	// TryTimeout is how long a try may take until there is the header of the response, from the last part of the body that
-	// was sent. It is longer than the slowest answer: a handler that the next try finds running must end before its service
+	// TryTimeout is how long a try may take, from the last part of the body that was sent, until there is the header of the
+	// response, and of JSON what is read before it is returned. It is longer than the slowest answer: a handler that the next try finds running must end before its service
 	// gives up on a client that has left (core.Policy.Linger: a minute). It does not hold for bodies that can be sent only
 	// once. Zero: 30 s. Negative: no limit.
 	TryTimeout time.Duration
@@ -102,7 +102,7 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	c := &call{t: t, host: h, r: r, length: r.ContentLength}
 	if err := c.open(); err != nil {
-		closeBody(r)
+		_ = c.close()
 		return nil, err
 	}
 	policy := retry.Policy{MaxTries: cmp.Or(t.MaxTries, defaultTries), MaxWait: cmp.Or(t.MaxWait, defaultMaxWait)}
@@ -160,6 +160,7 @@ type call struct {
 	hasBody bool
 	once    bool // the body can't be read again
 	opened  bool // r.Body is in use
+	closed  sync.Once
 
 	request *http.Request // the last try
 	read    []byte        // the beginning of its answer
@@ -193,7 +194,7 @@ func (c *call) openBody() error {
 	if c.once = r.ContentLength > maxKept; c.once {
 		return nil
 	}
-	stop := context.AfterFunc(r.Context(), func() { r.Body.Close() }) // which ends the reading
+	stop := context.AfterFunc(r.Context(), func() { _ = c.close() }) // which ends the reading
 	var err error
 	c.kept, err = io.ReadAll(io.LimitReader(r.Body, maxKept+1))
 	if !stop() {
@@ -205,7 +206,7 @@ func (c *call) openBody() error {
 	if c.once = len(c.kept) > maxKept; c.once {
 		return nil
 	}
-	if err := r.Body.Close(); err != nil {
+	if err := c.close(); err != nil {
 		return fmt.Errorf("idemclient: closing the body: %w", err)
 	}
 	if length := int64(len(c.kept)); r.ContentLength > 0 && length != r.ContentLength {
@@ -214,6 +215,16 @@ func (c *call) openBody() error {
 		c.length, c.hasBody = length, length > 0
 	}
 	return nil
+}
+
+// close closes r's body, which no try has got, once.
+func (c *call) close() (err error) {
+	c.closed.Do(func() {
+		if c.r.Body != nil {
+			err = c.r.Body.Close()
+		}
+	})
+	return err
 }
 
 // body returns the body of the next try.

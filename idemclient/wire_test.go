@@ -247,7 +247,7 @@ func TestBodies(t *testing.T) {
 				require.Equal(t, c.body == "", s.noBody)
 				require.True(t, c.fault != "" || s.length == int64(len(c.body)), s.length)
 			}
-			require.NotZero(t, body.closed)
+			require.Equal(t, 1, body.closed)
 			require.Same(t, body, r.Body)
 			require.Equal(t, before.ContentLength, r.ContentLength)
 			require.Equal(t, before.Header, r.Header)
