@@ -128,6 +128,8 @@ var ErrOutcomeUnknown = errors.New("outcome unknown: the key is too old to be se
 // Error says why an operation has no answer yet. It may have been carried out. Who wants to go on sends the request again,
 // with [WithKey] of Key and FirstSent, unless it is [ErrOutcomeUnknown].
 //
+// When [http.Client.Timeout] has passed, net/http returns an error of its own, and drops this one: give the request's context the deadline.
+//
 // It unwraps to the error of the last try, to the cause of the context's end and to ErrOutcomeUnknown, as far as they apply.
 type Error struct {
 	// Key is the Idempotency-Key. Empty: the request had none.
