@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/adapter"
 	"github.com/idem-go/idem/core/codes"
 )
 
@@ -33,7 +34,7 @@ type Config struct {
 type Guard struct {
 	engine *core.Engine
 	config Config
-	keys   *core.Guard // which reads a key as it is sent
+	keys   *core.Guard // which reads a key as it is sent, and lets pass what needs none
 	tasks  sync.Map    // a *core.Task for each method
 }
 
@@ -76,7 +77,7 @@ func New(engine *core.Engine, c Config) (*Guard, error) {
 	policy.Name = "the name of a method"
 	_, err := engine.Task(policy)
 	errs = append(errs, err)
-	keys, err := engine.Guard(core.Policy{Key: core.Header(core.Required, core.IgnoreFingerprint()), User: core.SharedByAllCallers()})
+	keys, err := engine.Guard(core.Policy{Key: core.Header(min(c.Presence, core.Optional), core.IgnoreFingerprint()), User: core.SharedByAllCallers()})
 	errs = append(errs, err)
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
@@ -198,7 +199,9 @@ func (g *Guard) Do(ctx context.Context, call *Call, handler func(context.Context
 	case refusal != nil:
 		return nil, refusal
 	case key == "" && g.config.Presence == core.Optional:
-		return nil, reported(handler(ctx).Err)
+		p := passing{method: call.Method, handler: handler}
+		_ = g.keys.Serve(ctx, &p) // what Pass returns
+		return nil, reported(p.outcome.Err)
 	}
 	var user string
 	if key != "" && g.config.User != nil { // a call without a key is refused in any case
@@ -257,6 +260,22 @@ func (g *Guard) key(call *Call) (string, *core.Refusal) {
 		return "", core.NewRefusal(codes.KeyInvalid, err)
 	}
 	return text, nil
+}
+
+// passing is a call without a key, of which core calls only these methods.
+type passing struct {
+	adapter.Exchange
+	method  string
+	handler func(context.Context) Outcome
+	outcome Outcome
+}
+
+func (p *passing) Describe(r *core.Request)                 { r.Method, r.Route = "DO", p.method }
+func (p *passing) Header(string, int) (value string, n int) { return "", 0 }
+
+func (p *passing) Pass(ctx context.Context) error {
+	p.outcome = p.handler(ctx)
+	return nil
 }
 
 // sent are the lines of one header field.

@@ -455,7 +455,15 @@ func TestPassing(t *testing.T) {
 }
 
 func TestOptionalKey(t *testing.T) {
-	each(t, config{Config: rpckit.Config{Presence: core.Optional}}, echo(), func(r *rig) {
+	run := echo()
+	each(t, config{Config: rpckit.Config{Presence: core.Optional}}, func(c *served) (*pb.ErrorInfo, *failure) {
+		_, err := core.RequireRun(c)
+		assert.Equal(t, core.RunFrom(c).Unprotected(), errors.Is(err, idem.KeyMissing))
+		n, err := core.Step(c, "step", func(context.Context) (int, error) { return 7, nil })
+		assert.Equal(t, 7, n)
+		assert.NoError(t, err)
+		return run(c)
+	}, func(r *rig) {
 		for range 2 {
 			a := r.call(r.Context(), order, new(pb.ErrorInfo), nil)
 			require.NoError(r, a.err)
