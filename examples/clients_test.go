@@ -238,10 +238,12 @@ func clientTriesAgain(t *testing.T, command []string) {
 		w.Write(body) // the client may have gone
 	}))
 	var requests atomic.Int64
+	var user atomic.Value // of the latest
 	var background sync.WaitGroup
 	defer background.Wait()
 	port := serve(t, http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		n := requests.Add(1)
+		user.Store(req.Header.Get("X-User"))
 		if req.URL.Path == "/busy" {
 			w.Header().Set("Retry-After", "3600")
 			w.WriteHeader(http.StatusServiceUnavailable)
@@ -288,8 +290,9 @@ func clientTriesAgain(t *testing.T, command []string) {
 	require.EqualValues(t, 11, requests.Load(), "an answer that stands")
 	require.EqualValues(t, 1, ran.Load())
 
-	status, _, code = post(t, "", `{"amount":500}`, append(command, url, "", "X-User: ann")...)
+	status, _, code = post(t, "", `{"amount":500}`, append(command, url, "", "X-User: urn: ann:1")...)
 	require.Equal(t, "201", status)
+	require.Equal(t, "urn: ann:1", user.Load())
 	require.Zero(t, code)
 	require.EqualValues(t, 2, ran.Load(), "a key of its own")
 

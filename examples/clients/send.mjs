@@ -14,7 +14,7 @@ const chunks = [];
 for await (const chunk of process.stdin) chunks.push(chunk);
 
 const headers = new Headers({ "Content-Type": "application/json" });
-for (const field of fields) headers.set(...field.split(/:\s*/, 2));
+for (const field of fields) headers.set(...field.split(/:\s*(.*)/s, 2));
 if (key) headers.set("Idempotency-Key", key);
 try {
   const response = await fetch(url, { method: "POST", headers, body: Buffer.concat(chunks), redirect: "manual" });
