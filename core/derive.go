@@ -9,7 +9,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/idem-go/idem/core/codes"
 	"github.com/idem-go/idem/core/internal/canon"
@@ -30,19 +29,26 @@ func (s Secret) Format(f fmt.State, _ rune) { fmt.Fprintf(f, "{Name:%s}", s.Name
 
 const minSecret = 32 // bytes
 
+// ringSecret is a secret as the engine has it. Who prints the engine sees the address of a function.
+type ringSecret struct {
+	name string
+	key  func() []byte
+}
+
 // ring checks the secrets of c, and returns a copy.
-func (c *Config) ring(f *faults) []Secret {
-	ring := slices.Clone(c.Secrets)
-	for i, s := range ring {
+func (c *Config) ring(f *faults) []ringSecret {
+	ring := make([]ringSecret, len(c.Secrets))
+	for i, s := range c.Secrets {
 		_, named := canon.ServicePrefix(s.Name)
 		f.addIf(!named, "Secrets", "the one at %d is called %q; a name has 1 to 64 letters (a-z, A-Z), digits and '-'", i, s.Name)
 		f.addIf(len(s.Key) < minSecret, "Secrets", "the one at %d has %d bytes; at least %d are needed", i, len(s.Key), minSecret)
 		f.addIf(len(s.Key) >= minSecret && bytes.Count(s.Key, s.Key[:1]) == len(s.Key), "Secrets", "the one at %d is one byte repeated", i)
-		for _, other := range ring[:i] {
+		for _, other := range c.Secrets[:i] {
 			f.addIf(other.Name == s.Name, "Secrets", "two are called %q; a record has only the name", s.Name)
 			f.addIf(bytes.Equal(other.Key, s.Key), "Secrets", "the one at %d is there twice", i)
 		}
-		ring[i].Key = bytes.Clone(s.Key)
+		key := bytes.Clone(s.Key)
+		ring[i] = ringSecret{s.Name, func() []byte { return key }}
 	}
 	return ring
 }
@@ -52,7 +58,7 @@ func (e *Engine) newest() string {
 	if len(e.secrets) == 0 {
 		return ""
 	}
-	return e.secrets[0].Name
+	return e.secrets[0].name
 }
 
 var (
@@ -122,13 +128,13 @@ func (r *Run) secret() ([]byte, error) {
 	if len(ring) == 0 {
 		return nil, errNoSecret
 	}
-	name := ring[0].Name
+	name := ring[0].name
 	if p := r.progress.Load(); p != nil && p.secret != "" {
 		name = p.secret
 	}
 	for _, s := range ring {
-		if s.Name == name {
-			return s.Key, nil
+		if s.name == name {
+			return s.key(), nil
 		}
 	}
 	return nil, fmt.Errorf("idem: Derive: the operation was begun with the secret %q, which Config.Secrets has no longer", name)

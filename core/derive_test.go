@@ -422,7 +422,12 @@ func TestFaultsOfSecrets(t *testing.T) {
 	assert.ErrorContains(t, err, "Checkpoint and Fail")
 	c := core.Config{Secrets: []core.Secret{secret("s1")}}
 	assert.Contains(t, fmt.Sprintf("%v %+v", c, c), "{Name:s1}")
-	assert.NotContains(t, fmt.Sprintf("%v %+v %#v %s", c, c, c, c.Secrets), "0123")
+	e := core.MustNew(core.Config{User: byUser, Secrets: c.Secrets})
+	for _, v := range []any{c, c.Secrets, e, e.MustGuard(core.Policy{})} {
+		for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%x"} {
+			assert.NotRegexp(t, "0123|48 49 50|0x30, 0x31|30313233", fmt.Sprintf(verb, v))
+		}
+	}
 }
 
 // TestRunsThatHoldNoClaim: a request that a guard lets pass has a run that says so.

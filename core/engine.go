@@ -22,7 +22,7 @@ type Engine struct {
 	can          store.Capabilities // the store's, and Recall only if it may be used
 	user         UserSource
 	prefix       string
-	secrets      []Secret // newest first
+	secrets      []ringSecret // newest first
 	creator      string
 	remark       func(context.Context) string
 	storeTimeout time.Duration
