@@ -135,8 +135,7 @@ type Record struct {
 
 	// RememberAbandoned is how long an abandoned run is remembered after its lease has passed,
 	// whatever the retention. For that time the next run is a takeover, and an uncertain outcome
-	// stays uncertain. So long, too, a failed run's record is kept for the next attempt, see [Run.Derive].
-	// Zero: 24 h.
+	// stays uncertain. A failure whose record is kept for the next attempt ([Run.Derive]) is remembered as long. Zero: 24 h.
 	RememberAbandoned time.Duration
 }
 
