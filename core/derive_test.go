@@ -2,6 +2,9 @@ package core_test
 
 import (
 	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"strings"
@@ -47,6 +50,9 @@ func open(t *testing.T, records store.Store, p core.Policy, secrets ...string) *
 		c.Secrets = append(c.Secrets, secret(name))
 	}
 	s := &shop{t: t, e: core.MustNew(c)}
+	for _, own := range c.Secrets {
+		clear(own.Key) // the engine has its own
+	}
 	s.guard = s.e.MustGuard(p)
 	if p.Name == "pay" {
 		s.token = tokenFor(t, s.guard, "alice")
@@ -102,6 +108,12 @@ func TestADerivedKeyOfAFailedAttempt(t *testing.T) {
 			"a refusal with 422": {end: func(*core.Run) adapter.Capture {
 				return adapter.Capture{Ending: adapter.Empty, Response: &core.Response{Status: 200}, Err: core.NewRefusal(codes.KeyReused, nil)}
 			}},
+			"a refusal with 409 and Retry-After": {end: func(*core.Run) adapter.Capture {
+				return adapter.Capture{Ending: adapter.Empty, Response: &core.Response{Status: 200}, Err: core.NewRefusal(codes.InProgress, nil)}
+			}, goesOn: true, free: true},
+			"an error that nobody has rendered": {end: func(*core.Run) adapter.Capture {
+				return adapter.Capture{Ending: adapter.Empty, Response: &core.Response{Status: 200}, Err: errLater}
+			}, goesOn: true, free: true},
 			"under Uncertain": {end: status(502), policy: func(p *core.Policy) { p.Abandoned = core.Uncertain(nil) }, goesOn: true, free: true},
 			"402, released":   {end: func(r *core.Run) adapter.Capture { r.Release(); return answer(402, "") }},
 			"502, released":   {end: func(r *core.Run) adapter.Capture { r.Release(); return answer(502, "") }},
@@ -172,6 +184,20 @@ func TestCorrectedParameters(t *testing.T) {
 			assert.Equal(t, corrected, s.pay("6", status(201)), kind)
 			assert.Equal(t, id, s.run.ID(), kind)
 		})
+	}
+}
+
+// TestDerivedKeysOfAllVersions: what one version has charged, the next must not charge again.
+func TestDerivedKeysOfAllVersions(t *testing.T) {
+	for kind, of := range map[string]func(*core.Run) string{
+		"parameters": func(r *core.Run) string { id := r.ID(); return "O" + string(id[:]) },
+		"client key": func(r *core.Run) string { return "K" + r.Key().Raw() },
+	} {
+		s := open(t, newStore(t), kinds[kind], "s1")
+		key := s.pay("5", status(502))
+		mac := hmac.New(sha256.New, secret("s1").Key)
+		mac.Write([]byte("idem derive 1\x00\x0dstripe/charge" + of(s.run)))
+		assert.Equal(t, hex.EncodeToString(mac.Sum(nil)[:20]), key, kind)
 	}
 }
 
@@ -498,5 +524,18 @@ func TestRunsThatHoldNoClaim(t *testing.T) {
 	assert.Equal(t, 1, within.passed)
 	assert.False(t, inner.Unprotected())
 	assert.Same(t, outer, inner)
+
+	// A guard that is mounted twice, and has let the request pass while the store was down, claims it further in.
+	odd := false
+	down.acquire = func(context.Context) error {
+		if odd = !odd; odd {
+			return errDown
+		}
+		return nil
+	}
+	g := core.MustNew(core.Config{User: byUser, Store: down}).MustGuard(core.Policy{FailOpen: true})
+	serve(t, g, nested(t, post("{}", nil), g, within))
+	assert.False(t, inner.Unprotected())
+	assert.NotSame(t, outer, inner)
 	assert.True(t, core.RunFrom(t.Context()).Unprotected())
 }

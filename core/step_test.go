@@ -24,20 +24,26 @@ type stepped struct {
 	Lines map[string][]int
 }
 
-// attempt serves one request whose handler is work, and answers 201, or 502 if work has failed.
-func attempt(t *testing.T, g *core.Guard, work func(ctx context.Context) error) *call {
+// attempt serves one request whose handler is work, which runs, and answers 201, or 502 if work has failed.
+func attempt(t *testing.T, g *core.Guard, work func(ctx context.Context) error) {
 	t.Helper()
-	c := post("{}", nil).doing(func(ctx context.Context) adapter.Capture {
+	ran := false
+	_ = serveUntilPanic(g, post("{}", nil).doing(func(ctx context.Context) adapter.Capture {
+		ran = true
 		if err := work(ctx); err != nil {
 			return answer(502, "")
 		}
 		return answer(201, "")
-	})
-	_ = serveUntilPanic(g, c)
-	return c
+	}))
+	require.True(t, ran)
 }
 
 var errLater = errors.New("fails after its steps")
+
+// unwanted is a step that must not run. (attempt would take its panic for the handler's.)
+func unwanted[T any](t *testing.T, why string) func(context.Context) (T, error) {
+	return func(context.Context) (value T, err error) { t.Error(why); return }
+}
 
 // TestStepsRunOnce: what has finished does not run again, whatever ends the attempts after it. What has failed does.
 func TestStepsRunOnce(t *testing.T) {
@@ -49,7 +55,7 @@ func TestStepsRunOnce(t *testing.T) {
 		g := core.MustNew(core.Config{User: byUser}).MustGuard(core.Policy{})
 		ran := map[string]int{}
 		var attempts []uint64
-		for i := range 4 {
+		for i := range 3 {
 			attempt(t, g, func(ctx context.Context) error {
 				attempts = append(attempts, core.RunFrom(ctx).Attempt())
 				bytes, err := core.Step(ctx, "bytes", func(context.Context) ([]byte, error) { ran["bytes"]++; return []byte("\xff\x00"), nil })
@@ -182,10 +188,12 @@ func TestStepErrors(t *testing.T) {
 		return errLater
 	})
 	attempt(t, e.MustGuard(core.Policy{}), func(ctx context.Context) error {
-		_, err := core.Step(ctx, "once", func(context.Context) (stepped, error) { panic("it has finished") })
+		_, err := core.Step(ctx, "once", unwanted[stepped](t, "it has finished"))
 		assert.ErrorContains(t, err, "no core_test.stepped")
-		_, err = core.Step(ctx, "a half", func(context.Context) ([]byte, error) { panic("it has finished") })
+		_, err = core.Step(ctx, "a half", unwanted[[]byte](t, "it has finished"))
 		assert.NoError(t, err)
+		_, err = core.Step(ctx, "a half", unwanted[[]byte](t, "it has finished"))
+		assert.ErrorContains(t, err, `"a half"`, "once in each run")
 		_, err = core.Step(ctx, "lossy", func(context.Context) (string, error) { return "now", nil })
 		assert.ErrorContains(t, err, "65536 bytes", "those before count")
 		return nil
@@ -194,14 +202,31 @@ func TestStepErrors(t *testing.T) {
 	_, err := core.Step(t.Context(), "s", one)
 	assert.ErrorIs(t, err, codes.NoRun)
 	attempt(t, core.MustNew(core.Config{User: byUser, Service: "s", Store: shared{newStore(t)}}).MustGuard(core.Policy{}), func(ctx context.Context) error {
-		_, err := core.Step(ctx, "s", func(context.Context) (int, error) { panic("it would not be remembered") })
+		_, err := core.Step(ctx, "s", unwanted[int](t, "it would not be remembered"))
 		assert.ErrorContains(t, err, "Checkpoint")
 		return nil
 	})
 	var late context.Context
 	attempt(t, core.MustNew(core.Config{User: byUser}).MustGuard(core.Policy{}), func(ctx context.Context) error { late = ctx; return nil })
-	_, err = core.Step(late, "s", one)
+	_, err = core.Step(late, "s", unwanted[int](t, "the run has ended"))
 	assert.ErrorIs(t, err, store.ErrLost)
+}
+
+// TestNamesOfSteps: they may be long, and have a limit together, which those of earlier attempts count for.
+func TestNamesOfSteps(t *testing.T) {
+	g := core.MustNew(core.Config{User: byUser}).MustGuard(core.Policy{})
+	for range 2 {
+		attempt(t, g, func(ctx context.Context) error {
+			one := func(context.Context) (int, error) { return 1, nil }
+			for i := range 257 { // 64 KiB, but for a byte
+				_, err := core.Step(ctx, fmt.Sprintf("%0255d", i), one)
+				require.NoError(t, err)
+			}
+			_, err := core.Step(ctx, "xx", one)
+			assert.ErrorContains(t, err, "65536 bytes")
+			return errLater
+		})
+	}
 }
 
 // TestStepsOfALaterVersion are no steps of this one: it does not run what may have finished.
@@ -216,7 +241,7 @@ func TestStepsOfALaterVersion(t *testing.T) {
 			return errLater
 		})
 		attempt(t, g, func(ctx context.Context) error {
-			_, err := core.Step(ctx, "once", func(context.Context) (int, error) { panic("it may have finished") })
+			_, err := core.Step(ctx, "once", unwanted[int](t, "it may have finished"))
 			assert.ErrorContains(t, err, "later version")
 			return nil
 		})
@@ -264,6 +289,13 @@ func TestAStaleRunsStep(t *testing.T) {
 			}
 			return checkpoint(ctx, key, owner, steps)
 		}
+		fail := can.Fail
+		can.Fail = func(ctx context.Context, key string, owner store.Owner, goesOn bool) error {
+			if fails--; fails >= 0 {
+				return errDown
+			}
+			return fail(ctx, key, owner, goesOn)
+		}
 		p := core.Policy{Record: core.Record{Lease: time.Second}}
 		slow := core.MustNew(core.Config{User: byUser, Store: &spy{Store: records, can: &can, renew: func(context.Context) error { return errDown }}}).MustGuard(p)
 		other := core.MustNew(core.Config{User: byUser, Store: records}).MustGuard(p)
@@ -271,7 +303,13 @@ func TestAStaleRunsStep(t *testing.T) {
 			fails = 3
 			_, err := core.Step(ctx, "a", func(context.Context) (string, error) { return "slow", nil })
 			require.NoError(t, err)
-			_, err = core.Step(ctx, "b", func(context.Context) (string, error) {
+			fails = 3
+			return errLater
+		})
+		attempt(t, slow, func(ctx context.Context) error {
+			assert.EqualValues(t, 2, core.RunFrom(ctx).Attempt())
+			assert.False(t, core.RunFrom(ctx).Takeover())
+			_, err := core.Step(ctx, "b", func(context.Context) (string, error) {
 				time.Sleep(2 * time.Second) // beyond the lease
 				attempt(t, other, func(ctx context.Context) error {
 					assert.True(t, core.RunFrom(ctx).Takeover())
@@ -283,13 +321,13 @@ func TestAStaleRunsStep(t *testing.T) {
 			})
 			assert.ErrorIs(t, err, store.ErrLost)
 			assert.ErrorIs(t, context.Cause(ctx), core.ErrLeaseLost)
-			_, err = core.Step(ctx, "c", func(context.Context) (string, error) { panic("it knows that it is stale") })
+			_, err = core.Step(ctx, "c", unwanted[string](t, "it knows that it is stale"))
 			assert.ErrorIs(t, err, store.ErrLost)
 			return nil
 		})
 		attempt(t, other, func(ctx context.Context) error {
 			for name, want := range map[string]string{"a": "slow", "b": "other"} {
-				v, err := core.Step(ctx, name, func(context.Context) (string, error) { panic("it has finished") })
+				v, err := core.Step(ctx, name, unwanted[string](t, "it has finished"))
 				require.NoError(t, err)
 				assert.Equal(t, want, v)
 			}

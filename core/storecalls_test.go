@@ -154,6 +154,10 @@ func TestObserveStore(t *testing.T) {
 		g := e.MustGuard(core.Policy{Record: core.Record{Lease: 30 * time.Second}})
 		long := func(context.Context) { time.Sleep(12 * time.Second) }
 		renew := func(ctx context.Context) { require.NoError(t, core.RunFrom(ctx).Renew(ctx)) }
+		step := func(ctx context.Context) {
+			_, err := core.Step(ctx, "step", func(context.Context) (int, error) { return 1, nil })
+			require.NoError(t, err)
+		}
 		_, err := e.Nonces().Use(request, "key", "nonce", time.Minute)
 		require.NoError(t, err)
 		for _, tc := range []struct {
@@ -164,6 +168,7 @@ func TestObserveStore(t *testing.T) {
 			{post("{}", nil).after(long), []string{"acquire 1s <nil>", "renew 1s <nil>", "complete 0s " + errDown.Error(), "complete 0s <nil>"}},
 			{post("{}", nil), []string{"acquire 1s <nil>"}},
 			{post("[1]", nil).doing(handlerOf(500)), []string{"acquire 1s <nil>", "release 1s <nil>"}},
+			{post("[3]", nil).doing(handlerOf(502)).after(step), []string{"acquire 1s <nil>", "checkpoint 0s <nil>", "fail 0s <nil>"}},
 			{post("[2]", nil).doing(endsWith(adapter.Cut)).after(renew), []string{"acquire 1s <nil>", "renew 1s <nil>", "abandon 1s <nil>"}},
 		} {
 			if tc.c != nil {

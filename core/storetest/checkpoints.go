@@ -18,14 +18,18 @@ var checkpoints = []testCase{
 			for i := range every {
 				every[i] = byte(i * 7)
 			}
-			for i, steps := range [][]byte{[]byte("one"), {0}, {}, every} {
+			for i, steps := range [][]byte{[]byte("one"), {0}, nil, every} {
 				leaving := map[string]func(key string, owner store.Owner){
 					"lapses": nil, "Abandon": s.abandon, "Fail": func(key string, owner store.Owner) { s.fail(key, owner, true) },
 				}
 				if s.can.Inspect != nil {
 					leaving["an operator's release"] = func(key string, owner store.Owner) {
 						s.abandon(key, owner)
-						s.change(key, s.lookup(key, store.Abandoned, 1), store.Change{To: store.Free, Remark: "longer than the one that it had"})
+						r := s.lookup(key, store.Abandoned, 1)
+						if r.Size != 0 || len(r.Result) > 0 {
+							s.Fatalf("steps are told as a result of %d bytes: %.40q", r.Size, r.Result)
+						}
+						s.change(key, r, store.Change{To: store.Free, Remark: "longer than the one that it had"})
 					}
 				}
 				for name, leave := range leaving {
@@ -115,14 +119,19 @@ var checkpoints = []testCase{
 			s.release("other parameters", next.Owner) // of the operation that it has begun, nothing is kept
 			next.Owner, next.ID = store.NewOwner(), store.NewID()
 			s.beginsAnew("other parameters", next, 3, true)
+			s.fail("other parameters", next.Owner, true) // nor is there anything for the attempt after it
+			next.Owner = store.NewOwner()
+			s.beginsAnew("other parameters", next, 4, true)
 
-			c = standing() // which has no ID
+			c = lapsing() // which has no ID
 			s.begin("no id", c)
 			s.checkpoint("no id", c.Owner, []byte("steps"))
+			s.pass(short)
+			c = telling(taking(), "p")
+			s.beginsAnew("no id", c, 2, false)
 			s.abandon("no id", c.Owner)
-			if g := s.meet("no id", taking(), store.Acquired, 2); len(g.Steps) > 0 {
-				s.Fatalf("without an id, the next claim gets the steps %q", g.Steps)
-			}
+			c.Owner = store.NewOwner()
+			s.beginsAnew("no id", c, 3, false)
 			if s.can.Inspect != nil {
 				c := telling(standing(), "p")
 				s.begin("settled", c)
@@ -184,7 +193,7 @@ var checkpoints = []testCase{
 			c := telling(standing(), "p")
 			s.begin("k", c)
 			s.abandon("k", c.Owner)
-			for attempt := uint64(2); attempt < 5; attempt++ {
+			for attempt := uint64(2); attempt < 6; attempt++ {
 				next := telling(standing(), "p")
 				next.Takeover = attempt == 2 // afterwards it is free
 				if g := s.acquire("k", next); g.State != store.Acquired || g.Attempt != attempt || g.Free || g.ID != c.ID {
@@ -195,6 +204,21 @@ var checkpoints = []testCase{
 				} else {
 					s.fail("k", next.Owner, true)
 				}
+			}
+
+			c = telling(standing(), "p")
+			s.begin("expired", c)
+			s.abandon("expired", c.Owner)
+			c = telling(taking(), "p")
+			c.Retention = short
+			s.acquire("expired", c)
+			s.fail("expired", c.Owner, true)
+			s.pass(2 * short)
+			c = telling(standing(), "p")
+			s.beginsAnew("expired", c, 1, false)
+			s.fail("expired", c.Owner, true)
+			if g := s.acquire("expired", telling(standing(), "p")); !g.Free {
+				s.Fatalf("an operation after one that is forgotten: %+v; want a free one", g)
 			}
 		},
 	},

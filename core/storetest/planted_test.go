@@ -727,6 +727,17 @@ var faults = []struct {
 			v.r.uncertain = false
 		}
 	}}},
+	{"forgets it at the second failure", "a takeover that fails is still one", plant{after: func(v *visit) {
+		if v.method == "Fail" && v.r != nil && v.was.free {
+			v.r.uncertain = false
+		}
+	}}},
+	{"loses steps when an operator releases", "the next run of an operation gets its steps", plant{after: func(v *visit) {
+		if v.method == "Change" && v.r != nil {
+			v.r.steps = ""
+		}
+	}}},
+	{"tells steps as a result", "the next run of an operation gets its steps", plant{tell: func(r *store.Record) { r.Size++ }}},
 	{"names the latest secret", "an operation keeps its first secret", plant{after: func(v *visit) { v.grant.Secret = v.claim.Secret }}},
 	{"declares half of it", "it is what it declares", plant{declare: func(can *store.Capabilities) { can.Fail = nil }}},
 
