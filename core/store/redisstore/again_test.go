@@ -189,7 +189,7 @@ func claimTriedAgain(t *testing.T, url string, client rueidis.Client, skip int) 
 		require.EqualValues(t, 2, g.Attempt)
 	}
 
-	// The same of a free record. A claim whose caller has gone is released.
+	// The same of a free record.
 	c := begin(t, s, "free")
 	require.NoError(t, s.Abandon(ctx, "free", c.Owner))
 	c.Takeover = true
@@ -202,6 +202,31 @@ func claimTriedAgain(t *testing.T, url string, client rueidis.Client, skip int) 
 	require.NoError(t, err)
 	require.Equal(t, store.Grant{State: store.Acquired, Attempt: 3, Free: true}, g)
 	require.NoError(t, s.Release(ctx, "free", c.Owner))
+
+	// The same of one that has kept its operation, with all of it.
+	for key, certain := range map[string]bool{"kept": true, "kept, uncertain": false} {
+		want := store.Grant{State: store.Acquired, Attempt: 2, Free: certain, ID: store.NewID(), Secret: "s1", Steps: []byte("steps")}
+		c := newClaim()
+		c.ID, c.Secret, c.Takeover = want.ID, want.Secret, true
+		_, err := s.Acquire(ctx, key, c)
+		require.NoError(t, err)
+		if !certain {
+			require.NoError(t, s.Abandon(ctx, key, c.Owner))
+			_, err := s.Acquire(ctx, key, c)
+			require.NoError(t, err)
+			want.Attempt++
+		}
+		require.NoError(t, s.Capabilities().Checkpoint(ctx, key, c.Owner, want.Steps))
+		require.NoError(t, s.Capabilities().Fail(ctx, key, c.Owner, true))
+		c.Owner, c.ID, c.Secret = store.NewOwner(), store.NewID(), "s2"
+		b.interrupt(true, nothing)
+		b.skip = skip
+		g, err := s.Acquire(ctx, key, c)
+		require.NoError(t, err)
+		require.Equal(t, want, g, key)
+	}
+
+	// A claim whose caller has gone is released.
 	short, leave := context.WithCancel(ctx)
 	left := make(chan struct{})
 	b.next = func(command func() rueidis.RedisResult) rueidis.RedisResult {

@@ -27,6 +27,32 @@ func TestScripts(t *testing.T) {
 	storetest.Run(t, instances(t, backend.Redis(t), old), storetest.Features{Faulty: faulty(old)})
 }
 
+// TestStepsAreDeleted: they may tell of people, and are gone from the server with their operation.
+func TestStepsAreDeleted(t *testing.T) {
+	s, client := openURL(t, backend.Redis(t), redisstore.Config{}), openClient(t, backend.Redis(t))
+	ctx, can := t.Context(), s.Capabilities()
+	for name, end := range map[string]func(key string, owner store.Owner) error{
+		"done": func(key string, owner store.Owner) error {
+			return s.Complete(ctx, key, owner, []byte("result"), time.Hour)
+		},
+		"forgotten":       func(key string, owner store.Owner) error { return s.Complete(ctx, key, owner, nil, 0) },
+		"failed for good": func(key string, owner store.Owner) error { return can.Fail(ctx, key, owner, false) },
+	} {
+		key, c := name+store.NewOwner().String(), newClaim()
+		c.ID, c.Takeover = store.NewID(), true
+		for range 2 {
+			_ = s.Abandon(ctx, key, c.Owner) // of the first run
+			_, err := s.Acquire(ctx, key, c)
+			require.NoError(t, err)
+			require.NoError(t, can.Checkpoint(ctx, key, c.Owner, []byte("steps of alice")))
+		}
+		require.NoError(t, end(key, c.Owner))
+		record, err := client.Do(ctx, client.B().Getdel().Key(key).Build()).ToString()
+		require.NoError(t, err)
+		require.NotContains(t, record, "alice", name)
+	}
+}
+
 // TestBetweenTheCommands: a claim's answer is right whatever happens between its two commands.
 func TestBetweenTheCommands(t *testing.T) {
 	url := backend.StartRedis(t).URL()

@@ -107,6 +107,46 @@ func TestCreator(t *testing.T) {
 	}
 }
 
+// TestStepsAreDeleted: they may tell of people, and are gone from the table with their operation.
+func TestStepsAreDeleted(t *testing.T) {
+	each(t, func(t *testing.T, url string) {
+		s, db, name := fresh(t, url, sqlstore.Config{})
+		ctx, can := t.Context(), s.Capabilities()
+		forget := func(c store.Claim) error { return s.Complete(ctx, "k", c.Owner, nil, 0) }
+		for ending, end := range map[string]func(c store.Claim) error{
+			"done":            func(c store.Claim) error { return s.Complete(ctx, "k", c.Owner, []byte("result"), time.Hour) },
+			"forgotten":       forget,
+			"failed for good": func(c store.Claim) error { return can.Fail(ctx, "k", c.Owner, false) },
+			"settled": func(c store.Claim) error {
+				require.NoError(t, s.Abandon(ctx, "k", c.Owner))
+				return can.Inspect.Change(ctx, "k", lookup(t, s, "k"), store.Change{To: store.Done, Retention: time.Hour})
+			},
+			"released": func(c store.Claim) error { // the run after one that is forgotten
+				require.NoError(t, forget(c))
+				_, err := s.Acquire(ctx, "k", c)
+				require.NoError(t, err)
+				require.NoError(t, can.Checkpoint(ctx, "k", c.Owner, []byte("steps")))
+				return s.Release(ctx, "k", c.Owner)
+			},
+		} {
+			c := claim(time.Hour)
+			c.Takeover, c.ID = true, store.NewID()
+			for range 2 {
+				_ = s.Abandon(ctx, "k", c.Owner) // of the first run
+				_, err := s.Acquire(ctx, "k", c)
+				require.NoError(t, err)
+				require.NoError(t, can.Checkpoint(ctx, "k", c.Owner, []byte("steps")))
+			}
+			require.NoError(t, end(c), ending)
+			var left int
+			require.NoError(t, db.QueryRow("SELECT COALESCE(SUM(LENGTH(steps)), 0) FROM "+name).Scan(&left))
+			assert.Zero(t, left, ending)
+			_, err := db.Exec("DELETE FROM " + name)
+			require.NoError(t, err)
+		}
+	})
+}
+
 // TestStepsBesideVersion010: a process of 0.1.0 that replaces an expired record leaves the id, the secret and the steps of an
 // operation that is long over. The operation which it has begun does not get them.
 func TestStepsBesideVersion010(t *testing.T) {
@@ -118,9 +158,9 @@ func TestStepsBesideVersion010(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, can.Checkpoint(ctx, "k", c.Owner, []byte("steps")))
 
-		now, hour := time.Now().UnixMicro()+1, time.Hour.Microseconds()
+		begun, hour := time.Now().Add(time.Second).UnixMicro(), time.Hour.Microseconds() // not when the first was
 		_, err = db.Exec(fmt.Sprintf(`UPDATE %s SET state = 1, owner = %s, attempt = 1, fingerprint = %s, created_at = %d, updated_at = %[4]d,
-	lease_until = %d, retention = %d, expires_at = %d, version = version + 1`, name, literal(url, "0123456789abcdef"), literal(url, "f"), now, now-hour, hour, now+hour))
+	lease_until = 0, retention = %d, expires_at = %d, version = version + 1`, name, literal(url, "0123456789abcdef"), literal(url, "f"), begun, hour, begun+hour))
 		require.NoError(t, err)
 
 		next := c
