@@ -37,6 +37,8 @@ func TestKeys(t *testing.T) {
 		{name: "two", method: "POST", url: "https://api.test/a", ctx: chosen("order-1"), field: "order-2", fault: "another one"},
 		{name: "an empty one", method: "POST", url: "https://api.test/a", ctx: chosen(""), fault: "1 to 255"},
 		{name: "a long one", method: "POST", url: "https://api.test/a", ctx: chosen(strings.Repeat("k", 256)), fault: "1 to 255"},
+		{name: "the longest", method: "POST", url: "https://api.test/a", ctx: chosen(strings.Repeat("k", 255)), key: "^k+$"},
+		{name: "DEL", method: "POST", url: "https://api.test/a", ctx: chosen("a\x7f"), fault: "1 to 255"},
 		{name: "one of two lines", method: "POST", url: "https://api.test/a", ctx: chosen("a\r\nX-User: bob"), fault: "1 to 255"},
 		{name: "GET", method: "GET", url: "https://api.test/a", ctx: chosen("order-1")},
 		{name: "no method", url: "https://api.test/a"},
@@ -174,6 +176,18 @@ func TestKeyLifetime(t *testing.T) {
 				assert.Equal(t, len(base.sent), e.Tries, c.name)
 			}
 		}
+
+		// What is known of a key goes with it over a redirect.
+		for name, c := range map[string]struct {
+			first time.Duration
+			field string
+		}{"stored": {24*time.Hour - 5*time.Second, "X"}, "the first answer says when": {0, "Idempotency-Key-Expires"}} {
+			base := &script{answers: []any{answer(307, "Location", "/b", c.field, time.Now().Add(5*time.Second).UTC().Format(http.TimeFormat)), running}}
+			ctx := idemclient.WithKey(t.Context(), "order-1", time.Now().Add(-c.first))
+			_, err := (&http.Client{Transport: &idemclient.Transport{Hosts: hosts, Base: base}}).Do(request(ctx, t, "POST", "https://api.test/a", "bytes"))
+			assert.ErrorIs(t, err, idemclient.ErrOutcomeUnknown, name)
+			assert.Len(t, base.sent, 2, name)
+		}
 	})
 }
 
@@ -261,4 +275,21 @@ func TestRedirects(t *testing.T) {
 	}
 	require.Equal(t, []string{"POST https://api.test/a order-1", "POST https://api.test/b order-1", "GET https://api.test/d ",
 		"POST https://evil.test/ ", "GET https://evil.test/c "}, keys)
+
+	// Nor one to which a host leads that is not guarded. Whereto that leads is not the caller's choice: a stored key goes there, too.
+	net = byHost{"lb.test": {answers: []any{to(303, "https://api.test/"), to(307, "https://api.test/"), to(307, "https://eu.test/")}},
+		"api.test": {answers: []any{answer(200)}}, "eu.test": {answers: []any{answer(200)}}}
+	client := &http.Client{Transport: &idemclient.Transport{Hosts: []string{"api.test", "eu.test"}, Base: net}}
+	r = request(t.Context(), t, "POST", "https://lb.test/", "bytes")
+	r.Header.Set("Idempotency-Key", "order-1")
+	_, err = client.Do(r)
+	require.NoError(t, err)
+	require.Empty(t, net["api.test"].sent[0].key)
+	ctx := idemclient.WithKey(t.Context(), "order-1", time.Now())
+	for range 2 {
+		_, err := client.Do(request(ctx, t, "POST", "https://lb.test/", "bytes"))
+		require.NoError(t, err)
+	}
+	require.Equal(t, "order-1", net["api.test"].sent[1].key)
+	require.Equal(t, "order-1", net["eu.test"].sent[0].key)
 }

@@ -22,6 +22,10 @@ type sent struct {
 	hasGetBody, noBody     bool
 }
 
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
 // script answers tries one after the other, without a network. The last answer is that of all further ones.
 type script struct {
 	answers []any // *http.Response, error, or func(*http.Request) (*http.Response, error)

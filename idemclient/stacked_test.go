@@ -52,8 +52,13 @@ func TestOnSignTransport(t *testing.T) {
 		require.ErrorContains(t, err, "would not help; sent 0 times")
 		require.Empty(t, base.sent)
 
+		base.answers = []any{answer(307, "Location", "https://eu.test/b")} // where the inner one does not follow
+		client := &http.Client{Transport: &idemclient.Transport{Hosts: []string{"api.test", "eu.test"}, Base: signing}}
+		_, err = client.Do(request(t.Context(), t, "POST", "https://api.test/a", "bytes"))
+		require.ErrorContains(t, err, "would not help; sent 0 times: sign: a redirect")
+
 		// Nonces that are made of seconds are a second apart.
-		base.answers = []any{errReset, answer(201)}
+		base.sent, base.answers = nil, []any{errReset, answer(201)}
 		signing.Options.Scheme = seconds{}
 		began := time.Now()
 		_, err = transport.RoundTrip(request(t.Context(), t, "POST", "https://api.test/a", "bytes"))
@@ -75,6 +80,16 @@ func TestOnAnother(t *testing.T) {
 	base.sent = nil
 	_, err := (&idemclient.Transport{Base: inner}).RoundTrip(request(t.Context(), t, "POST", "https://api.test/a", "bytes"))
 	require.ErrorContains(t, err, "sent 5 times")
+
+	// What a try asks for on its way is a request of its own.
+	base.sent, base.answers = nil, []any{errReset, answer(200)}
+	asks := roundTrip(func(r *http.Request) (*http.Response, error) {
+		return inner.RoundTrip(request(r.Context(), t, "POST", "https://api.test/token", ""))
+	})
+	_, err = (&idemclient.Transport{Hosts: hosts, Base: asks}).RoundTrip(request(t.Context(), t, "POST", "https://api.test/a", "bytes"))
+	require.NoError(t, err)
+	require.Len(t, base.sent, 2)
+	require.NotEmpty(t, base.sent[0].key)
 }
 
 // seconds is a scheme whose nonces tell seconds apart.

@@ -70,6 +70,7 @@ func TestTries(t *testing.T) {
 		{name: "AdCP", answers: []any{inFlight(`{"errors":[{"code":"IDEMPOTENCY_IN_FLIGHT"}]}`), done}, sent: 2, status: 201, waited: time.Second},
 		{name: "Stripe", answers: []any{inFlight(`{"error":{"code":"idempotency_key_in_use"}}`), done}, sent: 2, status: 201, waited: time.Second},
 		{name: "another 409 of JSON", answers: []any{inFlight(`{"code":"out_of_stock","in":["idempotency_in_flight"]}`)}, sent: 1, status: 409},
+		{name: "in flight, but no 409", answers: []any{answer(422, "Content-Type", "application/json", "body", `{"code":"idempotency_in_flight"}`)}, sent: 1, status: 422},
 		{name: "another 409", answers: []any{answer(409, "Retry-After", "1")}, sent: 1, status: 409},
 		{name: "duplicate", answers: []any{refused(409, codes.Duplicate, "")}, sent: 1, status: 409},
 		{name: "400", answers: []any{answer(400)}, sent: 1, status: 400},
@@ -78,6 +79,7 @@ func TestTries(t *testing.T) {
 		{name: "413", answers: []any{answer(413)}, sent: 1, status: 413},
 		{name: "422", answers: []any{refused(422, codes.KeyReused, "")}, sent: 1, status: 422},
 		{name: "500", answers: []any{answer(500)}, sent: 1, status: 500},
+		{name: "501", answers: []any{answer(501)}, sent: 1, status: 501},
 		{name: "500, which is not replayed", transport: &idemclient.Transport{Retry500: true}, answers: []any{answer(500), done}, sent: 2, status: 201},
 		{name: "asked to wait too long", answers: []any{answer(503, "Retry-After", "31")}, sent: 1, why: "wait too long", last: 503},
 		{name: "asked to wait for ages", answers: []any{answer(503, "Retry-After", "99999999999999999999")}, sent: 1, why: "wait too long", last: 503},
@@ -101,7 +103,7 @@ func TestTries(t *testing.T) {
 				took := time.Since(began)
 
 				require.Len(t, base.sent, c.sent)
-				assert.GreaterOrEqual(t, took, c.waited)
+				assert.True(t, took > c.waited || c.waited == 0, "%v: who was told the same does not come at the same moment", took)
 				assert.Less(t, took, c.waited*3/2+3*time.Second)
 				for _, s := range base.sent {
 					assert.Equal(t, base.sent[0].key, s.key)
@@ -140,6 +142,19 @@ func TestTries(t *testing.T) {
 	}
 }
 
+// The pauses double, up to some seconds.
+func TestPauses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		grown := 100 * time.Millisecond
+		transport := &idemclient.Transport{Hosts: hosts, Base: &script{answers: []any{errReset}}, MaxTries: 12, Observe: func(try idemclient.Try) {
+			assert.True(t, try.Pause == 0 || grown/2 <= try.Pause && try.Pause < grown*3/2, "%v", try.Pause)
+			grown = min(2*grown, 6400*time.Millisecond)
+		}}
+		_, err := transport.RoundTrip(request(t.Context(), t, "POST", "https://api.test/a", "bytes"))
+		require.ErrorContains(t, err, "sent 12 times")
+	})
+}
+
 // The client's constants are those of the guards.
 func TestFieldsOfGuards(t *testing.T) {
 	require.Equal(t, []string{"Idempotency-Key", "Idempotency-Refused", "Idempotency-Key-Expires"},
@@ -148,8 +163,8 @@ func TestFieldsOfGuards(t *testing.T) {
 
 func TestContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		base := &script{answers: []any{answer(503, "Retry-After", "10", "body", "later")}}
-		transport := &idemclient.Transport{Hosts: hosts, Base: base}
+		base := &script{answers: []any{answer(503, "Retry-After", "10", "body", strings.Repeat("later", 20<<10))}}
+		transport := &idemclient.Transport{Hosts: hosts, Base: base, MaxWait: 10 * time.Second}
 		send := func(ctx context.Context) (*idemclient.Error, time.Duration) {
 			began := time.Now()
 			_, err := transport.RoundTrip(request(ctx, t, "POST", "https://api.test/a", "bytes"))
@@ -157,14 +172,14 @@ func TestContext(t *testing.T) {
 			require.True(t, ok, "%v", err)
 			return e, time.Since(began)
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second) // not longer than the pause
 		defer cancel()
 		e, took := send(ctx)
 		require.Zero(t, took, "there is no time for another try")
 		require.ErrorContains(t, e, "the deadline comes before the next try")
 		body, err := io.ReadAll(e.Response.Body)
 		require.NoError(t, err)
-		require.Equal(t, "later", string(body))
+		require.Len(t, body, 64<<10)
 
 		left := errors.New("the user has left")
 		ctx, leave := context.WithCancelCause(t.Context())
@@ -173,6 +188,11 @@ func TestContext(t *testing.T) {
 		require.ErrorIs(t, e, left)
 		require.Equal(t, 3*time.Second, took)
 		require.Equal(t, 503, e.Response.StatusCode)
+
+		ctx, leave = context.WithCancelCause(t.Context())
+		base.answers = []any{func(*http.Request) (*http.Response, error) { leave(left); return answer(201), nil }}
+		e, _ = send(ctx)
+		require.ErrorIs(t, e, left, "nobody could read the answer")
 
 		base.answers = []any{func(r *http.Request) (*http.Response, error) {
 			<-r.Context().Done()
@@ -226,6 +246,27 @@ func TestTryTimeout(t *testing.T) {
 		require.Equal(t, []int{0, 1}, []int{tries[0].ResendCount, tries[1].ResendCount})
 		require.Equal(t, base.sent[1].key, tries[1].Request.Header.Get("Idempotency-Key"))
 		require.Zero(t, tries[1].Pause)
+
+		// It does not hold for a body that can be sent only once.
+		base.answers = []any{func(r *http.Request) (*http.Response, error) {
+			time.Sleep(time.Minute)
+			return answer(201), r.Context().Err()
+		}}
+		r = request(t.Context(), t, "POST", "https://api.test/a", strings.Repeat("x", 1<<20+1))
+		r.GetBody = nil
+		_, err = transport.RoundTrip(r)
+		require.NoError(t, err)
+
+		// What is sent when the answer is there already does not begin it anew.
+		var rest io.Reader
+		early := roundTrip(func(r *http.Request) (*http.Response, error) { rest = r.Body; return slowly(r) })
+		resp, err = (&idemclient.Transport{Hosts: hosts, Base: early, TryTimeout: time.Second}).RoundTrip(request(t.Context(), t, "POST", "https://api.test/a", long))
+		require.NoError(t, err)
+		_, err = rest.Read(make([]byte, 1))
+		require.NoError(t, err)
+		_, err = io.ReadAll(resp.Body)
+		require.NoError(t, err)
+		resp.Body.Close()
 
 		base.answers = []any{hang}
 		_, err = transport.RoundTrip(request(t.Context(), t, "POST", "https://api.test/a", "bytes"))
@@ -316,9 +357,23 @@ func TestAnswersAddToTheBudget(t *testing.T) {
 		base.answers = []any{errReset}
 		uses(1)
 
+		// Waiting for an operation that runs costs nothing.
+		running := answer(409, "Idempotency-Refused", "in_progress")
+		base.sent, base.answers = nil, []any{running, running, answer(201)}
+		require.NoError(t, send(t.Context()))
+		base.answers = []any{errReset}
+
 		// Who waits for his turn may be too late.
 		transport.MaxWait = time.Second
 		require.ErrorIs(t, send(idemclient.WithKey(t.Context(), "order-1", time.Now().Add(300*time.Millisecond-24*time.Hour))), idemclient.ErrOutcomeUnknown)
+
+		// Nobody waits for a turn that comes after his deadline.
+		base.sent, base.answers = nil, []any{errReset}
+		transport.Budget, transport.MaxWait = 1, time.Minute
+		require.ErrorContains(t, send(t.Context()), "no more tries")
+		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+		defer cancel()
+		require.ErrorContains(t, send(ctx), "budget of tries is used up")
 
 		transport.Budget = -1
 		for range 20 {

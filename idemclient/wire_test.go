@@ -299,6 +299,7 @@ func TestAnswers(t *testing.T) {
 		sent              int // of three tries, the last of which is whole
 	}{
 		{name: "of known length", length: 1000, sent: 3},
+		{name: "of 64 KiB", length: 64 << 10, sent: 3},
 		{name: "JSON", contentType: "Application/JSON ; charset=utf-8", sent: 3},
 		{name: "problem", contentType: "application/problem+json", sent: 3},
 		{name: "a stream", contentType: "text/event-stream", sent: 1},

@@ -151,6 +151,7 @@ func TestRedirectsByOrigin(t *testing.T) {
 		{"http://h/a", "https://h/a", false},
 		{"https://h/a", "http://h/a", false},
 		{"http://h/a", "http://h:81/a", false},
+		{"https://h:81/a", "http://h:81/a", false},
 		{"http://h/a", "http://h.evil/a", false},
 		{"", "http://h/a", false}, // it cannot be known
 	} {
