@@ -357,22 +357,17 @@ func TestAnswersAddToTheBudget(t *testing.T) {
 		base.answers = []any{errReset}
 		uses(1)
 
-		// Waiting for an operation that runs costs nothing.
-		running := answer(409, "Idempotency-Refused", "in_progress")
-		base.sent, base.answers = nil, []any{running, running, answer(201)}
-		require.NoError(t, send(t.Context()))
-		base.answers = []any{errReset}
-
 		// Who waits for his turn may be too late.
 		transport.MaxWait = time.Second
 		require.ErrorIs(t, send(idemclient.WithKey(t.Context(), "order-1", time.Now().Add(300*time.Millisecond-24*time.Hour))), idemclient.ErrOutcomeUnknown)
 
-		// Nobody waits for a turn that comes after his deadline.
-		base.sent, base.answers = nil, []any{errReset}
+		// Nobody waits for a turn that comes after his deadline; to wait for an operation that runs needs none.
+		base.sent, base.answers = nil, []any{errReset, errReset, answer(409, "Idempotency-Refused", "in_progress"), answer(201), errReset}
 		transport.Budget, transport.MaxWait = 1, time.Minute
 		require.ErrorContains(t, send(t.Context()), "no more tries")
 		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 		defer cancel()
+		require.NoError(t, send(ctx))
 		require.ErrorContains(t, send(ctx), "budget of tries is used up")
 
 		transport.Budget = -1

@@ -109,21 +109,25 @@ var checkpoints = []testCase{
 				}
 			}
 
-			c := telling(standing(), "p")
-			s.begin("other parameters", c)
-			s.checkpoint("other parameters", c.Owner, []byte("steps"))
-			s.fail("other parameters", c.Owner, true)
-			next := telling(standing(), "p")
-			next.Fingerprint = "of another operation"
-			s.beginsAnew("other parameters", next, 2, true)
-			s.release("other parameters", next.Owner) // of the operation that it has begun, nothing is kept
-			next.Owner, next.ID = store.NewOwner(), store.NewID()
-			s.beginsAnew("other parameters", next, 3, true)
-			s.fail("other parameters", next.Owner, true) // nor is there anything for the attempt after it
-			next.Owner = store.NewOwner()
-			s.beginsAnew("other parameters", next, 4, true)
+			for _, goesOn := range []bool{false, true} {
+				key, c := fmt.Sprint("other parameters", goesOn), telling(standing(), "p")
+				s.begin(key, c)
+				s.checkpoint(key, c.Owner, []byte("steps"))
+				s.fail(key, c.Owner, true)
+				next := telling(standing(), "p")
+				next.Fingerprint = "of another operation"
+				s.beginsAnew(key, next, 2, true)
+				if goesOn { // it has no steps for the attempt after it
+					s.fail(key, next.Owner, true)
+				} else { // nothing is kept of it
+					s.release(key, next.Owner)
+					next.ID = store.NewID()
+				}
+				next.Owner = store.NewOwner()
+				s.beginsAnew(key, next, 3, true)
+			}
 
-			c = lapsing() // which has no ID
+			c := lapsing() // which has no ID
 			s.begin("no id", c)
 			s.checkpoint("no id", c.Owner, []byte("steps"))
 			s.pass(short)
