@@ -2,6 +2,7 @@ package connectidem_test
 
 import (
 	"context"
+	"errors"
 	"net/http/httptest"
 	"testing"
 
@@ -9,6 +10,7 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 
 	"github.com/idem-go/idem/connectidem"
+	"github.com/idem-go/idem/core"
 )
 
 // A caller that sends one [connect.Request] twice means two operations: the interceptor leaves no key in it. The cases over connections
@@ -29,5 +31,41 @@ func TestRequestSentAgain(t *testing.T) {
 	}
 	if keys[0] == "" || keys[0] == keys[1] {
 		t.Errorf("the keys of two calls: %q", keys)
+	}
+}
+
+// An interceptor that is mounted on the other side lets calls pass.
+func TestOnTheOtherSide(t *testing.T) {
+	guard := connectidem.MustNew(core.MustNew(core.Config{}), connectidem.Config{SharedByAllCallers: true})
+	var keys []string
+	server := httptest.NewServer(connect.NewUnaryHandler(createOrder, func(_ context.Context, r *connect.Request[emptypb.Empty]) (*connect.Response[emptypb.Empty], error) {
+		keys = append(keys, r.Header().Get("Idempotency-Key"))
+		return connect.NewResponse(new(emptypb.Empty)), nil
+	}, connect.WithInterceptors(connectidem.Client())))
+	defer server.Close()
+	client := connect.NewClient[emptypb.Empty, emptypb.Empty](server.Client(), server.URL+createOrder, connect.WithInterceptors(guard))
+	if _, err := client.CallUnary(t.Context(), connect.NewRequest(new(emptypb.Empty))); err != nil || len(keys) != 1 || keys[0] != "" {
+		t.Errorf("%v; the keys of the calls: %q", err, keys)
+	}
+}
+
+// connect does not pass on the metadata of another server's error. A replay does not, either.
+func TestErrorOfAnotherServer(t *testing.T) {
+	guard := connectidem.MustNew(core.MustNew(core.Config{}), connectidem.Config{SharedByAllCallers: true, StoredMetadata: []string{"x-order"}})
+	server := httptest.NewServer(connect.NewUnaryHandler(createOrder, func(context.Context, *connect.Request[emptypb.Empty]) (*connect.Response[emptypb.Empty], error) {
+		theirs := connect.NewWireError(connect.CodeNotFound, errors.New("no such book"))
+		theirs.Meta().Set("X-Order", "17")
+		return nil, theirs
+	}, connect.WithInterceptors(guard)))
+	defer server.Close()
+	client := connect.NewClient[emptypb.Empty, emptypb.Empty](server.Client(), server.URL+createOrder)
+	for _, replayed := range []string{"", "true"} {
+		request := connect.NewRequest(new(emptypb.Empty))
+		request.Header().Set("Idempotency-Key", "k-1")
+		_, err := client.CallUnary(t.Context(), request)
+		var e *connect.Error
+		if !errors.As(err, &e) || e.Meta().Get("Idempotent-Replayed") != replayed || e.Meta().Get("X-Order") != "" {
+			t.Errorf("%v; with the metadata %v", err, e.Meta())
+		}
 	}
 }

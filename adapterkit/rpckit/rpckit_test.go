@@ -30,6 +30,10 @@ func TestFaults(t *testing.T) {
 		"StoredMetadata: names x-a twice":    {User: anybody, StoredMetadata: []string{"X-A", "x-a"}},
 		`StoredMetadata: holds a name`:       {User: anybody, StoredMetadata: []string{"x a"}},
 		"StoredMetadata: grpc-status":        {User: anybody, StoredMetadata: []string{"grpc-status"}},
+		"StoredMetadata: connect-timeout-ms": {User: anybody, StoredMetadata: []string{"connect-timeout-ms"}},
+		"StoredMetadata: content-encoding":   {User: anybody, StoredMetadata: []string{"Content-Encoding"}},
+		"StoredMetadata: trailer-x-a":        {User: anybody, StoredMetadata: []string{"trailer-x-a"}},
+		"StoredMetadata: date":               {User: anybody, StoredMetadata: []string{"date"}},
 		"StoredMetadata: has no effect":      {User: anybody, StoredMetadata: []string{"x-a"}, Policy: core.TaskPolicy{Duplicate: core.Reject("")}},
 		"Authorize: has no effect":           {User: anybody, Authorize: func(context.Context, string, any) error { return nil }, Policy: core.TaskPolicy{Duplicate: core.Reject("")}},
 		"StoredMetadata: idempotent-replaye": {User: anybody, StoredMetadata: []string{"Idempotent-Replayed"}},
@@ -66,7 +70,13 @@ func TestFailed(t *testing.T) {
 }
 
 func FuzzDecode(f *testing.F) {
-	f.Add((&rpckit.Answer{Type: "a.B", Body: []byte("body"), Header: map[string][]string{"x-a": {"1", ""}}, Trailer: map[string][]string{"x-b": {"2"}}}).Encode())
+	whole := (&rpckit.Answer{Type: "a.B", Body: []byte("body"), Header: map[string][]string{"x-a": {"1", ""}}, Trailer: map[string][]string{"x-b": {"2"}}}).Encode()
+	for name, b := range map[string][]byte{"a later version": append([]byte{2}, whole[1:]...), "more than an answer": append(whole[:len(whole):len(whole)], 0)} {
+		if _, ok := rpckit.Decode(b); ok {
+			f.Errorf("%s is taken for an answer", name)
+		}
+	}
+	f.Add(whole)
 	f.Add((&rpckit.Answer{Status: []byte("status")}).Encode())
 	f.Add([]byte{2})
 	f.Add([]byte{1, 0, 0, 0, 1, 1, 'a', 0xff, 0xff, 0xff, 0xff, 0x0f})
@@ -83,6 +93,67 @@ func FuzzDecode(f *testing.F) {
 			require.False(t, ok)
 		}
 	})
+}
+
+// do makes a call whose handler succeeds, or fails.
+func do(ctx context.Context, g *rpckit.Guard, key string, failed bool, handler func(ctx context.Context), answer func() *rpckit.Answer) *core.Refusal {
+	_, refusal := g.Do(ctx, &rpckit.Call{Method: "/a.B/C", Keys: []string{key}}, func(ctx context.Context) rpckit.Outcome {
+		handler(ctx)
+		o := rpckit.Outcome{Failed: failed, Answer: answer}
+		if failed {
+			o.Code, o.Err = 9, errors.New("no")
+		}
+		return o
+	})
+	return refusal
+}
+
+// A client that leaves ends what it has begun when Linger has passed; anything else that ends the call does so at once, and so does leaving
+// before there is a run.
+func TestEndOfACall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, err := rpckit.New(core.MustNew(core.Config{}), rpckit.Config{User: anybody, Linger: time.Second, Policy: core.TaskPolicy{Duplicate: core.Wait(time.Minute)}})
+		require.NoError(t, err)
+		answer := func() *rpckit.Answer { return new(rpckit.Answer) }
+		for cause, lingers := range map[error]time.Duration{context.Canceled: time.Second, errors.New("the server stops"): 0} {
+			ctx, end := context.WithCancelCause(t.Context())
+			do(ctx, g, cause.Error()[:3], false, func(own context.Context) {
+				began := time.Now()
+				end(cause)
+				<-own.Done()
+				require.Equal(t, lingers, time.Since(began), cause)
+				require.Equal(t, cause, context.Cause(own))
+			}, answer)
+		}
+		do(t.Context(), g, "k-1", false, func(context.Context) {
+			ctx, leave := context.WithCancel(t.Context())
+			waited := make(chan *core.Refusal)
+			go func() {
+				waited <- do(ctx, g, "k-1", false, func(context.Context) { t.Error("it runs already") }, answer)
+			}()
+			synctest.Wait()
+			began := time.Now()
+			leave()
+			require.NotNil(t, <-waited)
+			require.Zero(t, time.Since(began))
+		}, answer)
+	})
+}
+
+// Under Reject, answers are not stored. A failure that the policy keeps is a failure all the same.
+func TestReject(t *testing.T) {
+	for _, failed := range []bool{false, true} {
+		var told []bool
+		engine := core.MustNew(core.Config{Observe: func(_ context.Context, e core.Event) {
+			if e.Kind == core.Completed {
+				told = append(told, e.Failed)
+			}
+		}})
+		g, err := rpckit.New(engine, rpckit.Config{User: anybody, Policy: core.TaskPolicy{Record: core.Record{OnFailure: core.Keep}, Duplicate: core.Reject("")}})
+		require.NoError(t, err)
+		do(t.Context(), g, "k-1", failed, func(context.Context) {}, func() *rpckit.Answer { t.Error("an answer that is never replayed"); return nil })
+		require.Equal(t, []bool{failed}, told)
+	}
 }
 
 func TestRetry(t *testing.T) {

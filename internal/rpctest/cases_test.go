@@ -150,6 +150,9 @@ func TestStatuses(t *testing.T) {
 	details := []*anypb.Any{packed(t, &pb.LocalizedMessage{Locale: "de", Message: "Konto leer"}),
 		{TypeUrl: "type.googleapis.com/shop.v1.Unknown", Value: []byte{0x0a, 0x00, 0x08, 0x80, 0x00}}} // not as Protobuf would write it
 	status := func(c *served) (*pb.ErrorInfo, *failure) {
+		if c.request.GetDomain() == "deadline" {
+			return nil, &failure{err: fmt.Errorf("bank: %w", context.DeadlineExceeded)}
+		}
 		code, _ := strconv.Atoi(c.request.GetDomain())
 		return nil, &failure{code: codes.Code(code), message: "no: 50 % off\n", details: details}
 	}
@@ -184,10 +187,12 @@ func TestStatuses(t *testing.T) {
 		{Record: core.Record{OnFailure: core.Keep, OnSuccess: core.Release}, Duplicate: core.Wait(time.Minute)},
 	} {
 		each(t, config{Config: rpckit.Config{Policy: policy}}, status, func(r *rig) {
-			r.ask(order, "k-1", "14")
-			a := r.ask(order, "k-1", "14")
-			require.Equal(r, codes.Unavailable, a.code)
-			require.True(r, a.replayed(), "the policy keeps failures")
+			for text, code := range map[string]codes.Code{"14": codes.Unavailable, "deadline": codes.DeadlineExceeded} {
+				r.ask(order, text, text)
+				a := r.ask(order, text, text)
+				require.Equal(r, code, a.code)
+				require.True(r, a.replayed(), "the policy keeps failures")
+			}
 		})
 	}
 }
@@ -411,21 +416,26 @@ func TestClientLeaves(t *testing.T) {
 // A run that a shutdown ends is refused, so that the client tries another instance.
 func TestShutdown(t *testing.T) {
 	begun := make(chan struct{}, 1)
-	each(t, config{}, func(c *served) (*pb.ErrorInfo, *failure) {
-		begun <- struct{}{}
-		<-c.Done()
-		return nil, &failure{err: c.Err()}
-	}, func(r *rig) {
-		go func() {
-			<-begun
-			ended, cancel := context.WithCancel(context.Background())
-			cancel()
-			_ = r.Drain(ended)
-		}()
-		a := r.ask(order, "k-1", "")
-		require.Equal(r, codes.Unavailable, a.code)
-		require.Equal(r, "SHUTTING_DOWN", a.reason(r.T))
-	})
+	for reason, own := range map[string]*failure{"SHUTTING_DOWN": nil, "": {code: codes.Aborted}} { // what the handler answers
+		each(t, config{}, func(c *served) (*pb.ErrorInfo, *failure) {
+			begun <- struct{}{}
+			<-c.Done()
+			if own != nil {
+				return nil, own
+			}
+			return nil, &failure{err: c.Err()}
+		}, func(r *rig) {
+			go func() {
+				<-begun
+				ended, cancel := context.WithCancel(context.Background())
+				cancel()
+				_ = r.Drain(ended)
+			}()
+			a := r.ask(order, "k-1", "")
+			require.Equal(r, own == nil, a.code == codes.Unavailable, a.code)
+			require.Equal(r, reason, a.reason(r.T))
+		})
+	}
 }
 
 func TestPassing(t *testing.T) {
@@ -484,6 +494,7 @@ func TestKeyField(t *testing.T) {
 		require.False(r, ask("ä b", "a book").replayed())
 		require.Equal(r, "KEY_REUSED", ask("ä b,c", "a pen").reason(r.T))
 		require.Equal(r, "KEY_MISSING", ask("", "a book").reason(r.T))
+		require.NoError(r, ask(strings.Repeat("k", 255), "a book").err)
 		require.Equal(r, "KEY_INVALID", ask(strings.Repeat("k", 256), "a book").reason(r.T))
 	})
 	for presence, passing := range map[core.Presence][]string{core.Required: {read, watch}, core.Optional: {order, pay, read, watch}} {
@@ -569,5 +580,11 @@ func TestClient(t *testing.T) {
 			seen[sent[0]] = true
 		}
 		r.WantRuns("DO "+order, 4)
+
+		mu.Lock()
+		fail = func(int) {}
+		mu.Unlock()
+		require.NoError(r, r.again(codes.OK)(r.Context(), read, new(pb.ErrorInfo), nil).err)
+		require.Empty(r, keys[len(keys)-1], "what has no side effects gets no key")
 	})
 }

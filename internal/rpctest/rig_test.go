@@ -69,7 +69,12 @@ type shopServer interface {
 func (h handler) serve(ctx context.Context, method string, request *pb.ErrorInfo) (*pb.ErrorInfo, error) {
 	c := &served{ctx, method, request, metadata.MD{}, metadata.MD{}}
 	response, failed := h(c)
-	if err := errors.Join(grpc.SetHeader(ctx, c.header), grpc.SetTrailer(ctx, c.trailer)); err != nil && ctx.Err() == nil && c.outer().Err() == nil {
+	for name, values := range c.header { // one after the other
+		if err := grpc.SetHeader(ctx, metadata.MD{name: values}); err != nil && ctx.Err() == nil && c.outer().Err() == nil {
+			return nil, err
+		}
+	}
+	if err := grpc.SetTrailer(ctx, c.trailer); err != nil && ctx.Err() == nil && c.outer().Err() == nil {
 		return nil, err
 	}
 	return response, failed.grpc()
