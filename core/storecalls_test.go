@@ -145,6 +145,8 @@ func TestObserveStore(t *testing.T) {
 		slow := func(ctx context.Context) error { time.Sleep(time.Second); return nil }
 		records := &spy{Store: newStore(t), acquire: slow, renew: slow, release: slow, abandon: slow}
 		records.complete = once(&records.completes)
+		can := records.Store.Capabilities()
+		records.can = &store.Capabilities{InProcess: true, Checkpoint: can.Checkpoint, Fail: can.Fail}
 		type ofRequest struct{}
 		request := context.WithValue(t.Context(), ofRequest{}, "request")
 		e := core.MustNew(core.Config{User: byUser, Store: records, ObserveStore: func(ctx context.Context, call string, took time.Duration, err error) {
