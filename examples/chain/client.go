@@ -19,15 +19,16 @@ import (
 type client struct {
 	url  string
 	http http.Client
+	link *link
 
 	sent, replayed atomic.Int64
 }
 
 func newClient(o options) *client {
-	c := &client{url: "http://" + o.shop}
+	c := &client{url: "http://" + o.shop, link: newLink(o)}
 	c.http.Transport = &idemclient.Transport{
 		Hosts:    []string{o.shop},
-		Base:     newLink(o),
+		Base:     c.link,
 		MaxTries: 1000, Budget: -1, MaxWait: time.Second, // a person would give up earlier
 		Observe: func(idemclient.Try) { c.sent.Add(1) },
 	}
@@ -86,7 +87,8 @@ func compare(o options, c *client, answers []order) error {
 	if err := shop.QueryRow("SELECT COUNT(DISTINCT customer_order), COUNT(*) FROM ledger").Scan(&orders, &runs); err != nil {
 		return err
 	}
-	fmt.Printf("the client:        %5d orders sent in %d tries, each until it was answered twice; %d answers were replays\n", len(answers), c.sent.Load(), c.replayed.Load())
+	fmt.Printf("the client:        %5d orders sent in %d tries, each until it was answered twice; the link has lost %d times; %d answers were replays\n",
+		len(answers), c.sent.Load(), c.link.lost.Load(), c.replayed.Load())
 	fmt.Printf("the shop's ledger: %5d orders, in %d runs of the handler\n", orders, runs)
 
 	rows, err := bank.Query("SELECT id, effect, customer_order FROM ledger")
