@@ -60,6 +60,7 @@ func TestTries(t *testing.T) {
 			answer(429, "Date", "Tue, 14 Nov 2023 22:13:20 GMT", "Retry-After", "Tue, 14 Nov 2023 22:13:25 GMT"), done,
 		}, sent: 2, status: 201, waited: 5 * time.Second},
 		{name: "a date that is past", answers: []any{answer(503, "Retry-After", "Tue, 14 Nov 1995 22:13:20 GMT"), done}, sent: 2, status: 201},
+		{name: "nonsense", answers: []any{answer(503, "Retry-After", "-1"), done}, sent: 2, status: 201},
 		{name: "running", answers: []any{refused(409, codes.InProgress, "1"), done}, sent: 2, status: 201, waited: time.Second},
 		{name: "running for longer than there are tries", transport: &idemclient.Transport{MaxTries: 2},
 			answers: []any{refused(409, codes.InProgress, "1"), errReset, refused(409, codes.InProgress, "1"), refused(409, codes.InProgress, "1"), done}, sent: 5, status: 201, waited: 3 * time.Second},
@@ -107,7 +108,7 @@ func TestTries(t *testing.T) {
 				assert.Less(t, took, c.waited*3/2+3*time.Second)
 				for _, s := range base.sent {
 					assert.Equal(t, base.sent[0].key, s.key)
-					assert.Equal(t, c.method == "GET", s.key == "")
+					assert.Equal(t, c.method != "GET", s.keys == 1)
 					assert.Equal(t, "bytes", s.body)
 				}
 				for i, body := range base.bodies {

@@ -257,7 +257,6 @@ var refusals = []struct {
 	name     string
 	config   rpckit.Config
 	before   func(r *rig)
-	method   string
 	md       []string // beside those of an ordinary call
 	code     codes.Code
 	refusal  idem.Code
