@@ -1,6 +1,7 @@
 package core
 
 import (
+	"context"
 	"hash/maphash"
 
 	"github.com/idem-go/idem/core/codes"
@@ -18,12 +19,13 @@ type Guard struct {
 	params        canon.Rules  // for fingerprints
 	seed          maphash.Seed // of store.Claim.Raw
 	user          UserSource
-	callers       bool     // a verified caller is the user by default
-	task          bool     // of a Task
-	forgets       bool     // a PUT or DELETE that succeeds is released: the policy says nothing else
-	running       *Refusal // what a duplicate gets while the operation runs
-	refused       *Refusal // what it gets under Reject when the operation has finished
-	refusedFailed *Refusal // and what if the run has failed
+	callers       bool                                      // a verified caller is the user by default
+	task          bool                                      // of a Task
+	forgets       bool                                      // a PUT or DELETE that succeeds is released: the policy says nothing else
+	running       *Refusal                                  // what a duplicate gets while the operation runs
+	refuses       func(context.Context, *Refusal) *Response // Policy.Refuse, Config.Refuse, both or nil
+	refused       *Refusal                                  // what it gets under Reject when the operation has finished
+	refusedFailed *Refusal                                  // and what if the run has failed
 }
 
 // Guard compiles p for HTTP. It reports every fault of p at once, each as a
@@ -66,6 +68,16 @@ func (g *Guard) compile(f *faults) (*Guard, error) {
 		return nil, err
 	}
 	g.name = store.Note(p.Name)
+	g.refuses = g.engine.refuse
+	if own, general := p.Refuse, g.engine.refuse; own != nil {
+		g.refuses = func(ctx context.Context, r *Refusal) *Response {
+			theirs := *r
+			if resp := own(ctx, &theirs); resp != nil || general == nil {
+				return resp
+			}
+			return general(ctx, r)
+		}
+	}
 	ofParameters := p.Key.kind == keyParams || p.Key.kind == keyFields
 	g.forgets = ofParameters && p.Retention == 0 && p.OnSuccess == byDefault && p.OnFailure == byDefault
 	if p.Key.kind == keyToken {

@@ -48,6 +48,10 @@ type Policy struct {
 	// error. It is called concurrently. Nil: replays need no permission.
 	Authorize func(ctx context.Context, r *Request) error
 
+	// Refuse makes the answers of refusals under this policy, for routes whose protocol has an error format of its own. It is
+	// called as [Config.Refuse] is, and that is asked if the answer is nil. Nil: [Config.Refuse].
+	Refuse func(ctx context.Context, r *Refusal) *Response
+
 	// FailOpen runs the handler unprotected when the store fails before the run, with the event
 	// [Unprotected]. Without it such a request gets 503. It contradicts [Uncertain].
 	FailOpen bool

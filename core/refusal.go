@@ -28,11 +28,11 @@ type Refusal struct {
 	// RetryAfter is how long to wait before another try. Zero: another try makes no sense, or the
 	// time is not known. On the wire it is rounded up to whole seconds.
 	RetryAfter time.Duration
-	// Request is the refused request, for [Config.Refuse] only; else it is nil. It has its Body
+	// Request is the refused request, for [Config.Refuse] and [Policy].Refuse only; else it is nil. It has its Body
 	// only if the engine had read it before.
 	Request *Request
 	// Stored is the response stored under the key, if Code is key_reused and the caller may see it
-	// ([Policy].Authorize): a page can link to the receipt. It is for [Config.Refuse] only, and must
+	// ([Policy].Authorize): a page can link to the receipt. It is for the same two only, and must
 	// not be changed.
 	Stored *Response
 
@@ -113,7 +113,7 @@ type problem struct {
 
 // RefusalResponse returns the response of a guard for err, if it is or wraps a [Refusal], such as the
 // error of a [Do] within a handler; else nil. ctx is the handler's context: if it belongs to a run,
-// [Config.Refuse] of the run's engine makes the response, and gets request. A nil request is a Request in
+// its [Policy].Refuse or [Config.Refuse] makes the response, and gets request. A nil request is a Request in
 // which nothing is set.
 //
 // It is for handlers that can't return an error, see httpidem.Refuse. Where they can (Echo, Fiber, and
@@ -136,7 +136,7 @@ func RefusalResponse(ctx context.Context, err error, request *Request) *Response
 
 // response makes the response that r is on the wire.
 func (g *Guard) response(ctx context.Context, r *Refusal, request *Request) *Response {
-	return r.response(ctx, g.engine.refuse, request)
+	return r.response(ctx, g.refuses, request)
 }
 
 func (r *Refusal) response(ctx context.Context, hook func(context.Context, *Refusal) *Response, request *Request) *Response {

@@ -225,6 +225,48 @@ func TestReportedRefusals(t *testing.T) {
 	}
 }
 
+// A policy's own format comes before that of the service, and before the default.
+func TestRefuseOfAPolicy(t *testing.T) {
+	format := func(name string, not codes.Code) func(context.Context, *core.Refusal) *core.Response {
+		return func(_ context.Context, r *core.Refusal) *core.Response {
+			code := r.Code
+			*r = core.Refusal{} // its own copy
+			if code == not {
+				return nil
+			}
+			return &core.Response{Status: 299, Body: []byte(name + " " + string(code))}
+		}
+	}
+	for _, tc := range []struct {
+		general, own           func(context.Context, *core.Refusal) *core.Response
+		missing, invalid, inDo string
+	}{
+		{nil, nil, "", "", ""},
+		{format("service", codes.KeyInvalid), nil, "service key_missing", "", "service in_progress"},
+		{nil, format("policy", codes.KeyMissing), "", "policy key_invalid", "policy in_progress"},
+		{format("service", codes.KeyInvalid), format("policy", codes.KeyMissing), "service key_missing", "policy key_invalid", "policy in_progress"},
+		{format("service", codes.KeyInvalid), format("policy", codes.KeyInvalid), "policy key_missing", "", "policy in_progress"},
+	} {
+		policy := core.ClientKey()
+		policy.Refuse = tc.own
+		g := core.MustNew(core.Config{User: byUser, Refuse: tc.general}).MustGuard(policy)
+		for want, c := range map[*string]*call{
+			&tc.missing: post("{}", nil), &tc.invalid: post("{}", nil).withKey("a", "b"),
+			&tc.inDo: post("{}", nil).withKey("k").doing(func(ctx context.Context) adapter.Capture {
+				return adapter.Capture{Response: core.RefusalResponse(ctx, core.NewRefusal(codes.InProgress, nil), nil)}
+			}),
+		} {
+			resp := serve(t, g, c).response
+			assert.NotEmpty(t, resp.Get(core.RefusedHeader))
+			if *want == "" {
+				assert.Equal(t, "application/problem+json", resp.Get("Content-Type"))
+			} else {
+				assert.Equal(t, []any{299, *want}, []any{resp.Status, string(resp.Body)})
+			}
+		}
+	}
+}
+
 // A refusal that is an error is its caller's own: nobody changes what others get, it holds no request, which is valid
 // during a call only, and what lies behind one is not behind the next with the same code.
 func TestRefusalsAsErrors(t *testing.T) {

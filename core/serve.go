@@ -159,7 +159,7 @@ func (f *httpOperation) refuse(ctx context.Context, r *Refusal) error {
 // stored returns the response of the finished run, for Config.Refuse.
 func (f *httpOperation) stored(ctx context.Context, grant store.Grant) *Response {
 	g := f.guard
-	if g.engine.refuse == nil || grant.State != store.Done || g.policy.Authorize != nil && g.policy.Authorize(ctx, &f.req) != nil {
+	if g.refuses == nil || grant.State != store.Done || g.policy.Authorize != nil && g.policy.Authorize(ctx, &f.req) != nil {
 		return nil
 	}
 	r := new(Response)

@@ -54,6 +54,7 @@ var settings = map[string][]setting{
 	// rejected duplicate is told.
 	"Failed":        {{"Failed", core.FailedByCode("code")}},
 	"Authorize":     {{"Authorize", authorize}},
+	"Refuse":        {{"Refuse", func(context.Context, *core.Refusal) *core.Response { return nil }}},
 	"FailOpen":      {{"FailOpen", true}},
 	"Linger":        {{"Linger", time.Second}, {"no Linger", time.Duration(-1)}},
 	"Digest":        {{"SHA256", core.SHA256}},
