@@ -128,6 +128,59 @@ func TestFieldsAndFunc(t *testing.T) {
 	assert.Equal(t, "key_invalid", serve(t, fn, post("too long", nil)).code())
 }
 
+func TestBodyKey(t *testing.T) {
+	for name, member := range map[string]string{"key": `"key"`, "a.b": `"a.b"`, "*": `"*"`, `a\b`: `"a\\b"`, "0": `"0"`} {
+		g := core.MustNew(core.Config{User: byUser}).MustGuard(core.Policy{Key: core.BodyKey(name, core.Exclude("trace"))})
+		json := func(text string) *call { return post(strings.ReplaceAll(text, `"key"`, member), nil) }
+		as := func(c *call, contentType string) *call { c.contentType = contentType; return c }
+		for _, tc := range []struct {
+			c    *call
+			want string
+		}{
+			{json(`{"key":"k-1","n":1}`), "attempt 1"},
+			{json(`{"n":1, "trace":7, "key":"k-1"}`), "replay"},
+			{json(`{"key":"k-1","n":2}`), "key_reused"},
+			{json(`{"key":"k-2","n":1}`), "attempt 1"},
+			{json(`{"key":"\u006b-2","n":1}`), "replay"},
+			{json(`{"key":"` + strings.Repeat("k", 255) + `"}`), "attempt 1"},
+			{json(`{"key":"` + strings.Repeat("k", 256) + `"}`), "key_invalid"},
+			{json(`{"n":1}`), "key_missing"},
+			{json(`{"n":{"key":"k-1"}}`), "key_missing"},
+			{json(``), "key_missing"},
+			{json(`["key"]`), "key_missing"},
+			{json(`"key"`), "key_missing"},
+			{json(`{"key":""}`), "key_invalid"},
+			{json(`{"key":null}`), "key_invalid"},
+			{json(`{"key":1}`), "key_invalid"},
+			{json(`{"key":{"key":"k-1"}}`), "key_invalid"},
+			{json(`{"key":"k-1","key":"k-2"}`), "key_invalid"},
+			{json(`{"key":"k-1"`), "key_invalid"},
+			{as(json(`{"key":"k-1"}`), "text/plain"), "key_missing"},
+			{as(post("key=k-1&a.b=k&*=k", nil), "application/x-www-form-urlencoded"), "key_missing"},
+		} {
+			assert.Equal(t, tc.want, outcome(t, g, tc.c), "%s: %s", name, tc.c.body)
+		}
+	}
+}
+
+// Bodies are compared byte by byte; all else, by what it means.
+func TestRawBody(t *testing.T) {
+	e := core.MustNew(core.Config{User: byUser})
+	for name, key := range map[string]core.KeySource{"header": core.Header(core.Required), "member": core.BodyKey("key")} {
+		g := e.MustGuard(core.Policy{Compare: core.RawBody, Digest: core.SHA256, Key: key})
+		ask := func(body, query string) string {
+			c := post(body, nil).withKey(name)
+			c.query = query
+			return outcome(t, g, c)
+		}
+		assert.Equal(t, "attempt 1", ask(`{"key":"k","a":1}`, "b=1&c=2"))
+		assert.Equal(t, "replay", ask(`{"key":"k","a":1}`, "c=2&b=1"))
+		assert.Equal(t, "key_reused", ask(`{"a":1,"key":"k"}`, "b=1&c=2"))
+		assert.Equal(t, "key_reused", ask(`{"key":"k","a":1} `, "b=1&c=2"))
+		assert.Equal(t, "key_reused", ask(`{"key":"k","a":1}`, "b=1"))
+	}
+}
+
 func TestSafeMethodsPass(t *testing.T) {
 	g := core.MustNew(core.Config{User: byUser}).MustGuard(core.ClientKey())
 	for i, method := range []string{"GET", "HEAD", "OPTIONS", "TRACE", "POST", "PUT", "PATCH", "DELETE", "PURGE"} {

@@ -1,8 +1,12 @@
 package core
 
 import (
+	"encoding/json"
 	"errors"
 	"net/http"
+	"strings"
+
+	"github.com/idem-go/idem/core/internal/canon"
 )
 
 // KeySource says what the key of an operation is made of, and which parameters count: [Params], [Header], [Token],
@@ -11,6 +15,8 @@ type KeySource struct {
 	kind     keyKind
 	presence Presence
 	name     string // of the header field
+	member   string // of the body
+	inBody   bool   // the key is in that member
 	fn       func(*Request) (string, error)
 	tokens   *Tokens
 
@@ -129,6 +135,49 @@ func Func(fn func(r *Request) (string, error), options ...KeyOption) KeySource {
 	return KeySource{kind: keyFunc, fn: fn}.with(options)
 }
 
+// BodyKey takes the key from the member called name of the JSON object that is the body: a string of 1 to 255 bytes. It is left out
+// of the fingerprint. A request without it, or whose body is no JSON, is refused with 400 key_missing; a member that is no
+// such string, and JSON that is malformed (with two members of one name, say), with 400 key_invalid.
+func BodyKey(name string, options ...KeyOption) KeySource {
+	return KeySource{kind: keyFunc, inBody: true, member: name}.with(options)
+}
+
+// memberPath is the path of a member of the body, see [Exclude].
+func (s *KeySource) memberPath() string {
+	return strings.NewReplacer(`\`, `\\`, ".", `\.`, "*", `\*`).Replace(s.member)
+}
+
+// compileBodyKey makes the function of a BodyKey.
+func (k *KeySource) compileBodyKey(f *faults) {
+	path, err := canon.CompilePaths([]string{k.memberPath()})
+	if err != nil { // of the escaped name: it is empty
+		f.add("Key", "BodyKey names no member")
+		return
+	}
+	rules := canon.Rules{Select: path}
+	k.fn = func(r *Request) (string, error) {
+		text, info := rules.AppendCanonical(nil, &canon.Input{ContentType: r.ContentType, ContentEncoding: r.ContentEncoding, Body: r.Body})
+		switch {
+		case info.Raw && canon.IsJSON(r.ContentType):
+			return "", errBodyKey
+		case info.Raw || len(text) == 0 || text[0] != '{':
+			return "", nil
+		}
+		var members map[string]*string
+		if json.Unmarshal(text, &members) != nil {
+			return "", errBodyKey
+		}
+		for _, key := range members { // the one
+			if key != nil && *key != "" {
+				return *key, nil
+			}
+		}
+		return "", errBodyKey
+	}
+}
+
+var errBodyKey = errors.New("idem: the member that holds the key is no string, or the JSON is malformed")
+
 // CallerEvent takes the key from the id of the event that a signed request reports, so that all deliveries of
 // an event are one operation. The id comes from [WithCallerEvent]; the adapters' Verify sets it for webhooks,
 // see sign.Verified.EventID. The sender has signed it: an unsigned header field can't make an event run
@@ -171,7 +220,11 @@ func (g *Guard) compileKey(f *faults) {
 			checkExcludedFields(f, k.excluded, k.fields)
 		}
 	case keyFunc:
-		f.addIf(k.fn == nil, "Key", "Func was given no function")
+		if k.inBody {
+			k.compileBodyKey(f)
+		} else {
+			f.addIf(k.fn == nil, "Key", "Func was given no function")
+		}
 		f.addIf(k.name != "" || k.echo, "Key", "Named and EchoKey are for Header")
 	case keyToken:
 		g.compileToken(f)

@@ -52,10 +52,20 @@ func (g *Guard) compileParameters(f *faults) {
 		f.addIf(len(k.headers) > 0, "Key", why, "RequestHeaders")
 		f.addIf(k.withoutFiles, "Key", why, "WithoutFiles")
 		f.addIf(k.withoutFileNames, "Key", why, "WithoutFileNames")
+		f.addIf(p.Compare != byMeaning, "Compare", "has no effect under IgnoreFingerprint; leave one of the two out")
 	} else {
 		f.addIf(p.Digest == canon.MD5 && fips140.Enabled(), "Digest", "must be SHA256 under FIPS 140")
 	}
 	f.addIf(k.withoutFiles && k.withoutFileNames, "Key", "WithoutFileNames has no effect with WithoutFiles, which leaves the names out as well; leave one of the two out")
+
+	f.addIf(p.Compare > RawBody, "Compare", "is unknown: %d", p.Compare)
+	if p.Compare == RawBody {
+		const why = "%s: Compare is RawBody, of which nothing is left out; leave one of the two out"
+		f.addIf(k.kind != keyHeader && k.kind != keyFunc, "Compare", "is for keys that somebody has chosen: Header, Func, BodyKey, CallerEvent")
+		f.addIf(len(k.excluded) > 0, "Key", why, "Exclude")
+		f.addIf(k.withoutFiles, "Key", why, "WithoutFiles")
+		f.addIf(k.withoutFileNames, "Key", why, "WithoutFileNames")
+	}
 
 	k.headers = slices.Clone(k.headers)
 	for i, name := range k.headers {
@@ -68,10 +78,13 @@ func (g *Guard) compileParameters(f *faults) {
 		f.addIf(slices.Contains(k.headers[:i], name), "Key", "RequestHeaders: %s is named twice", name)
 		k.headers[i] = name
 	}
-	g.params = canon.Rules{Algorithm: p.Digest, WithoutFiles: k.withoutFiles, WithoutFileNames: k.withoutFileNames}
+	g.params = canon.Rules{Algorithm: p.Digest, WithoutFiles: k.withoutFiles, WithoutFileNames: k.withoutFileNames, RawBody: p.Compare == RawBody}
 	excluded := k.excluded
 	if k.kind == keyToken {
 		excluded = append(slices.Clone(excluded), TokenField)
+	}
+	if k.inBody && k.member != "" {
+		excluded = append(slices.Clone(excluded), k.memberPath())
 	}
 	g.params.Exclude = compilePaths(f, "Exclude", excluded)
 	if g.params.Exclude != nil && k.kind == keyParams && !k.onlyExcluded {

@@ -21,6 +21,10 @@ type Policy struct {
 	// Key is where the identity of an operation comes from, and which parameters count. Zero: [Params].
 	Key KeySource
 
+	// Compare says how the parameters of two requests with one key are compared, where somebody has chosen the key: [Header], [Func],
+	// [BodyKey], [CallerEvent]. Zero: by what they mean, see [Params].
+	Compare Comparison
+
 	// User tells callers apart. Zero: [Config.User] and the verified caller, see there. One of the
 	// two fields must be set, if only to [SharedByAllCallers].
 	User UserSource
@@ -213,6 +217,16 @@ const (
 	// run may have taken effect. [Record].Abandoned says what the next request gets. It is for
 	// failures.
 	Abandon
+)
+
+// Comparison says how the parameters of two requests are compared.
+type Comparison uint8
+
+const (
+	byMeaning Comparison = iota
+	// RawBody compares bodies byte by byte, for protocols that want it so: JSON with its members in another order is another
+	// request. All else is compared by what it means. Nothing of such a body can be excluded.
+	RawBody
 )
 
 // Recovery says what a request gets if the earlier run of its operation was abandoned: [TakeOver] or [Uncertain]. The

@@ -38,6 +38,8 @@ func TestRecallChangesNoAnswer(t *testing.T) {
 		"without comparison": func(p *core.Policy) { p.Key = core.Header(core.Required, core.IgnoreFingerprint()) },
 		"rejecting":          func(p *core.Policy) { p.Duplicate = core.Reject("") },
 		"uncertain":          func(p *core.Policy) { p.Abandoned = core.Uncertain(nil) },
+		"raw bodies":         func(p *core.Policy) { p.Compare = core.RawBody },
+		"in the body":        func(p *core.Policy) { p.Key = core.BodyKey("a") },
 		"a function":         func(p *core.Policy) { p.Key = core.Func(func(*core.Request) (string, error) { return "k-1", nil }) },
 		"parameters":         func(p *core.Policy) { p.Key = core.Params() },
 		"fields":             func(p *core.Policy) { p.Key = core.Params(core.Fields("a", "b")) },

@@ -37,6 +37,17 @@ var parameterCases = []testCase{
 		},
 	},
 	{
+		name:   "a key in the body",
+		why:    "BodyKey and RawBody see the bytes that were sent, with a length and in chunks",
+		routes: []route{{policy: &core.Policy{Key: core.BodyKey("key"), Compare: core.RawBody}}},
+		steps: []step{
+			ask{request{body: `{"key":"k-1", "n":1}`, chunked: true}, created, ""},
+			ask{request{body: `{"key":"k-1", "n":1}`}, replayed, ""},
+			ask{request{body: `{"n":1, "key":"k-1"}`}, refused(codes.KeyReused), ""},
+			ask{request{body: `{"n":1}`}, refused(codes.KeyMissing), ""},
+		},
+	},
+	{
 		name: "a function of the request",
 		why:  "Func sees the request's plain values and its body through every adapter alike",
 		routes: []route{{pattern: "/orders/:id/files/*", policy: &core.Policy{Key: core.Func(func(r *adapter.Request) (string, error) {

@@ -143,6 +143,8 @@ type Rules struct {
 	// WithoutFileNames leaves out the names of these files, but not what they hold, nor
 	// the names of their fields.
 	WithoutFileNames bool
+	// RawBody makes every body count as raw bytes.
+	RawBody bool
 }
 
 // Input is what a request brings. Nothing of it is kept or changed.
@@ -317,7 +319,7 @@ func (s *scratch) canonical(r *Rules, in *Input) (cut int, rest []byte, info Inf
 	switch {
 	case len(in.Body) == 0:
 		kind = noBody
-	case isIdentity(in.ContentEncoding):
+	case isIdentity(in.ContentEncoding) && !r.RawBody:
 		kind = kindOf(mediaType)
 	}
 	switch kind {
