@@ -37,6 +37,7 @@ const (
 	ReasonKeyNotYetValid Reason = "key_not_yet_valid" // see ValidFrom
 	ReasonKeyExpired     Reason = "key_expired"       // see ValidUntil
 	ReasonWrongAlgorithm Reason = "wrong_algorithm"   // the message or the scheme does not use the key's algorithm
+	ReasonWrongPurpose   Reason = "wrong_purpose"     // the key is for something else, see KeyConfig.Purpose
 	ReasonUncovered      Reason = "uncovered"         // a part of the message must be signed, and is not
 	ReasonDigestMismatch Reason = "digest_mismatch"   // the signed digest is not that of the body
 	ReasonBadSignature   Reason = "bad_signature"     // the key did not make the signature

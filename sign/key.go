@@ -53,7 +53,10 @@ type Key struct {
 	id, owner             string
 	algorithm             Algorithm
 	validFrom, validUntil time.Time
-	webhook               bool // the secret may be short, and signs nothing but webhooks
+	webhook               bool   // the secret may be short, and signs nothing but webhooks
+	purpose               string // see KeyConfig
+	thumbprint            string // see Thumbprint
+	published             string // the thumbprint of a key of a JWKSource, whose id another URL may also have; else empty
 
 	secret  func() []byte // see hide; nil: there is none
 	macs    sync.Pool     // of *keyed
@@ -75,6 +78,9 @@ type KeyConfig struct {
 	Owner string
 	// The key is valid from ValidFrom on and until just before ValidUntil, by the verifier's clock. The zero time sets no limit.
 	ValidFrom, ValidUntil time.Time
+	// Purpose is what the key is for, as its publisher says (AdCP: adcp_use). Schemes that ask for a purpose, such as
+	// rfc9421.AdCP, accept no key of another one, or of none. Empty: none.
+	Purpose string
 }
 
 // NewHMACKey makes a key from a shared secret of at least 32 bytes. It copies the secret, and refuses one byte repeated. It
@@ -140,7 +146,8 @@ func newKey(errs configErrors, k *Key, o KeyConfig) (*Key, error) {
 	}
 	// A KeyStore may have made them of a message's id.
 	k.id, k.owner = strings.Clone(o.ID), strings.Clone(cmp.Or(o.Owner, o.ID))
-	k.validFrom, k.validUntil = o.ValidFrom, o.ValidUntil
+	k.validFrom, k.validUntil, k.purpose = o.ValidFrom, o.ValidUntil, o.Purpose
+	k.thumbprint = thumbprintOf(k.public)
 	if k.secret != nil {
 		k.macs.New = func() any { return &keyed{hash: hmac.New(sha256.New, k.secret())} }
 	}
@@ -212,6 +219,13 @@ func (k *Key) ID() string { return k.id }
 
 // Owner returns the key's owner, see [KeyConfig].
 func (k *Key) Owner() string { return k.owner }
+
+// Purpose returns what the key is for, see [KeyConfig].
+func (k *Key) Purpose() string { return k.purpose }
+
+// Thumbprint returns the JWK SHA-256 Thumbprint of the public key in base64url (RFC 7638; RFC 8037, appendix A.3). It is empty
+// for a shared secret. rfc9421.WebBotAuth wants it as the key's id.
+func (k *Key) Thumbprint() string { return k.thumbprint }
 
 // Algorithm returns the key's algorithm.
 func (k *Key) Algorithm() Algorithm { return k.algorithm }

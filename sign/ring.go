@@ -18,6 +18,10 @@ type KeyStore interface {
 	//
 	// Return the same *Key for the same key each time, because a key keeps prepared state. Keys is called before anything is
 	// verified, with an id that anybody may have sent, so cache unknown ids too.
+	//
+	// If the store also has a method KeysAt(ctx context.Context, url, id string) ([]*Key, error), as [JWKSource] has, it is
+	// called in place of Keys for a message that says where its key is published ([Signature].KeyURL). Other stores, such as
+	// a Ring, find the key by its id alone, and its owner is theirs, not the URL.
 	Keys(ctx context.Context, id string) ([]*Key, error)
 }
 

@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"time"
 )
 
 // Scheme is a way to sign requests. It says where signature, timestamp and nonce are in a message, and what is signed. The
@@ -23,6 +24,8 @@ import (
 //   - Unsigned fields that change the meaning of a message are refused: Content-Encoding, Idempotency-Key.
 //   - Fields that the scheme reads have one line ([Message.Required]).
 //   - Signatures are compared in constant time ([Key.Verify]).
+//
+// A scheme that needs more of its verifier than the defaults says so with one more method: Demands() [Demands].
 type Scheme interface {
 	// Name identifies the scheme in events and in the challenge of a 401: "v1".
 	Name() string
@@ -56,6 +59,8 @@ type Scheme interface {
 type Signature struct {
 	// KeyID names the key. If messages of the scheme name none, it comes from the scheme's configuration.
 	KeyID string
+	// KeyURL is where the message says that the key is published. It must be signed. Empty: the message does not say.
+	KeyURL string
 	// Algorithm is the one that the message names, or empty. The key's algorithm counts.
 	Algorithm string
 	// Created is when the message was signed, in seconds since 1970.
@@ -70,7 +75,10 @@ type Signature struct {
 	// cannot be told from the sender's own redelivery. EventID must be set, so that a guard inside the verifier
 	// (core.CallerEvent) runs the event once.
 	NoTimestamp bool
-	// EventID is the id of the event that a webhook reports, see [Verified].EventID. Like a nonce, it must be signed, or
+	// NoNonce is true for a message with a signed timestamp that may be sent again as it is. The verifier then uses no nonce,
+	// and EventID must be set. Set it only if a repetition does no harm, as of a GET, or with [Demands].Guard.
+	NoNonce bool
+	// EventID is the id of the event that a message reports, see [Verified].EventID. Like a nonce, it must be signed, or
 	// come from what is signed.
 	EventID string
 	// Values are the signatures. One good signature is enough: a sender that changes its key sends several.
@@ -86,6 +94,21 @@ type Signature struct {
 	scratch []byte   // decoded values, and the signing string
 	fields  []string // the values of Covered
 	tries   int      // the number of values compared so far
+}
+
+// Demands are what a [Scheme] asks of its verifier. The zero value asks for nothing.
+type Demands struct {
+	// Behind and Ahead are how far a timestamp may be behind and ahead of the verifier's clock, if the scheme's
+	// specification says so: whole seconds, at most an hour. [Config].Window must then be zero. Zero Behind: Config.Window
+	// says both.
+	Behind, Ahead time.Duration
+	// Guard is true if nothing in a message keeps it from being accepted twice, and a guard inside the verifier that requires
+	// an Idempotency-Key must. The scheme refuses messages that do not sign that key. [NewVerifier] refuses the scheme unless
+	// [Config].GuardedByKey is set.
+	Guard bool
+	// Finish is called last, when the message is verified and its nonce is used up. With an error, which is as those of
+	// [Scheme].Parse, the message is refused. Nil: no call.
+	Finish func(m *Message) error
 }
 
 // Scratch returns an empty slice with room for n bytes. The verifier uses the memory again for another message once this one

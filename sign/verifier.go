@@ -22,6 +22,11 @@ type Config struct {
 	// Scheme is how messages are signed. Nil: [NewV1] with its standard names.
 	Scheme Scheme
 
+	// GuardedByKey says that behind this verifier, each route that changes something has a guard that requires the
+	// Idempotency-Key. It must be set for schemes that leave replays to such a guard ([Demands].Guard: rfc9421.UCP), because
+	// without one whoever relays a message can have it executed again. The verifier cannot see the guard: you say so.
+	GuardedByKey bool
+
 	// Nonces remembers which nonces have been used. If several processes verify, they must share one. Nil: a [MemoryNonces]
 	// of its own, for a single process.
 	Nonces NonceStore
@@ -44,7 +49,7 @@ type Config struct {
 	MaxNonces int
 
 	// Window is how far a timestamp may be behind or ahead of the verifier's clock, inclusive. It is in whole seconds, at
-	// most an hour. Zero: 60 s.
+	// most an hour. Zero: as the scheme's specification says ([Demands]), or 60 s.
 	Window time.Duration
 
 	// Margin is how much longer a nonce is remembered than its timestamp is in the window. It must exceed the differences
@@ -136,7 +141,9 @@ func (e Event) SigningString() string {
 // [NewVerifier]. It is safe for concurrent use.
 type Verifier struct {
 	c          Config
-	window     int64 // in seconds
+	behind     int64 // how far a timestamp may be behind, in seconds
+	ahead      int64
+	finish     func(m *Message) error // see Demands
 	quota      *quota
 	ownTimeout bool   // calls of Nonces get no deadline
 	decoys     []*Key // one of each algorithm, for pad
@@ -168,6 +175,13 @@ func NewVerifier(c Config) (*Verifier, error) {
 	for _, host := range c.Hosts {
 		errs.addIf(!form.IsAuthority(host), "Config.Hosts", "%q is no host", host)
 	}
+	var d Demands
+	if s, ok := c.Scheme.(interface{ Demands() Demands }); ok && !isNil(c.Scheme) {
+		d = s.Demands()
+	}
+	errs.addIf(d.Guard && !c.GuardedByKey, "Config.GuardedByKey", "is not set, but scheme %s leaves replays to a guard that requires the Idempotency-Key", nameOf(c.Scheme))
+	errs.addIf(d.Behind != 0 && c.Window != 0, "Config.Window", "is %v, but scheme %s says what the window is", c.Window, nameOf(c.Scheme))
+	errs.addIf(d.Behind < 0 || d.Ahead < 0 || max(d.Behind, d.Ahead) > maxWindow, "Config.Scheme", "demands a window of %v and %v; up to %v is allowed", d.Behind, d.Ahead, maxWindow)
 	if err := errs.err(); err != nil {
 		return nil, err
 	}
@@ -191,9 +205,23 @@ func NewVerifier(c Config) (*Verifier, error) {
 	if c.Clock == nil {
 		c.Clock = time.Now
 	}
-	v := &Verifier{c: c, window: int64(c.Window / time.Second), ownTimeout: ownTimeout, decoys: newDecoys()}
-	v.quota = newQuota(c.NonceQuota, c.MaxNonces, 2*v.window+v.afterWindow()+1)
+	if d.Behind == 0 {
+		d.Behind, d.Ahead = c.Window, c.Window
+	}
+	v := &Verifier{
+		c: c, behind: int64(d.Behind / time.Second), ahead: int64(d.Ahead / time.Second), finish: d.Finish,
+		ownTimeout: ownTimeout, decoys: newDecoys(),
+	}
+	v.quota = newQuota(c.NonceQuota, c.MaxNonces, v.behind+v.ahead+v.afterWindow()+1)
 	return v, nil
+}
+
+// nameOf returns the name of a scheme, which may be nil.
+func nameOf(s Scheme) string {
+	if isNil(s) {
+		return ""
+	}
+	return s.Name()
 }
 
 // isNil reports whether v is nil, or holds a nil pointer or function.
@@ -237,7 +265,10 @@ func (v *Verifier) Verify(ctx context.Context, m *Message) (Verified, error) {
 			Consumed: cloneAll(s.Consumed),
 		}
 		if !s.NoTimestamp {
-			verified.Time, verified.Nonce = time.Unix(s.Created, 0), strings.Clone(s.Nonce)
+			verified.Time = time.Unix(s.Created, 0)
+		}
+		if !s.NoTimestamp && !s.NoNonce {
+			verified.Nonce = strings.Clone(s.Nonce)
 		}
 		if strings.HasPrefix(verified.Nonce, s.EventID) {
 			verified.EventID = verified.Nonce[:len(s.EventID)] // one copy for both
@@ -316,7 +347,13 @@ func (v *Verifier) verify(ctx context.Context, m *Message, s *Signature, key **K
 			return err
 		}
 	}
-	return v.useNonce(ctx, s, *key, later)
+	if err := v.useNonce(ctx, s, *key, later); err != nil || v.finish == nil {
+		return err
+	}
+	if err := v.finish(m); err != nil {
+		return asError(err)
+	}
+	return nil
 }
 
 // checkAgain checks timestamp and key once more after the body has arrived. Whoever holds back its last byte must not get the
@@ -368,10 +405,10 @@ func sameHost(a, b string) bool { return a == b || strings.EqualFold(a, b) }
 // checkTime compares whole seconds, so a message that is exactly Window old is in the window.
 func (v *Verifier) checkTime(s *Signature, now int64) *Error {
 	switch {
-	case s.NoTimestamp:
-	case s.Created < now-v.window:
+	case s.NoTimestamp && s.Expires == 0:
+	case !s.NoTimestamp && s.Created < now-v.behind:
 		return Errorf(CodeExpired, "it was signed %d seconds ago", now-s.Created)
-	case s.Created > now+v.window:
+	case !s.NoTimestamp && s.Created > now+v.ahead:
 		return Errorf(CodeNotYetValid, "it was signed %d seconds ahead of this clock", s.Created-now)
 	case s.Expires != 0 && now > s.Expires:
 		return Errorf(CodeExpired, "it has expired %d seconds ago", now-s.Expires)
@@ -382,7 +419,7 @@ func (v *Verifier) checkTime(s *Signature, now int64) *Error {
 // candidates returns the keys to try. If there is none, the error says why.
 func (v *Verifier) candidates(ctx context.Context, s *Signature, now time.Time) ([]*Key, *Error) {
 	why := error(ReasonUnknownKey)
-	keys, err := v.keys(ctx, s.KeyID)
+	keys, err := v.keys(ctx, s)
 	if err != nil {
 		if !errors.Is(err, CodeInvalid) {
 			return nil, Errorf(CodeStoreUnavailable, "the key could not be looked up: %w", err)
@@ -442,13 +479,18 @@ func (v *Verifier) pad(m *Message, s *Signature, candidates []*Key) {
 	}
 }
 
-func (v *Verifier) keys(ctx context.Context, id string) ([]*Key, error) {
+func (v *Verifier) keys(ctx context.Context, s *Signature) ([]*Key, error) {
 	if r, ok := v.c.Keys.(*Ring); ok {
-		return r.Keys(ctx, id)
+		return r.Keys(ctx, s.KeyID)
 	}
 	ctx, cancel := context.WithTimeout(ctx, v.c.StoreTimeout)
 	defer cancel()
-	return v.c.Keys.Keys(ctx, id)
+	if at, ok := v.c.Keys.(interface {
+		KeysAt(ctx context.Context, url, id string) ([]*Key, error)
+	}); ok && s.KeyURL != "" {
+		return at.KeysAt(ctx, s.KeyURL, s.KeyID)
+	}
+	return v.c.Keys.Keys(ctx, s.KeyID)
 }
 
 // checkSignature returns the candidate that has signed. With an error it returns the first candidate, or nil.
@@ -475,14 +517,14 @@ func (v *Verifier) checkSignature(m *Message, s *Signature, candidates []*Key) (
 // end of this step can be that of one call of Keys and one of Nonces.
 func (v *Verifier) useNonce(ctx context.Context, s *Signature, key *Key, now time.Time) *Error {
 	switch {
-	case s.NoTimestamp && s.EventID == "":
-		return Errorf(CodeInvalid, "scheme %s has set no EventID for a message without a timestamp", v.c.Scheme.Name())
-	case s.NoTimestamp:
+	case (s.NoTimestamp || s.NoNonce) && s.EventID == "":
+		return Errorf(CodeInvalid, "scheme %s has set no EventID for a message without a nonce", v.c.Scheme.Name())
+	case s.NoTimestamp || s.NoNonce:
 		return nil
 	case s.Nonce == "":
 		return Errorf(CodeInvalid, "scheme %s has set no Nonce", v.c.Scheme.Name())
 	}
-	last := s.Created + v.window + 1
+	last := s.Created + v.behind + 1
 	ttl := time.Duration(last)*time.Second - time.Duration(now.UnixNano()) + v.c.Margin + 2*v.c.StoreTimeout
 	slot, refused := v.quota.take(key.owner, now.Unix(), last+v.afterWindow())
 	if refused != nil {
@@ -493,7 +535,7 @@ func (v *Verifier) useNonce(ctx context.Context, s *Signature, key *Key, now tim
 		ctx, cancel = context.WithTimeout(ctx, v.c.StoreTimeout)
 		defer cancel()
 	}
-	unused, err := v.c.Nonces.Use(ctx, key.id, s.Nonce, ttl)
+	unused, err := v.c.Nonces.Use(ctx, cmp.Or(key.published, key.id), s.Nonce, ttl)
 	// A replay does not count, or whoever replays another owner's message would use up that owner's quota.
 	v.quota.finish(key.owner, slot, err == nil && unused)
 	switch {

@@ -19,8 +19,8 @@ const (
 	scheme
 	digest
 
-	// strict is what every signature must cover. A message without a body needs no digest.
-	strict = method | authority | path | query
+	// wholeTarget is what every signature must cover in the strict profile. A message without a body needs no digest.
+	wholeTarget = method | authority | path | query
 )
 
 // derivedComponents are the derived components that may be covered (RFC 9421, section 2.2), and what they cover. @request-target
@@ -89,6 +89,12 @@ func (s *profile) appendBase(b []byte, m *sign.Message, components []string, dig
 			b = s.appendDerived(b, m, name)
 		case name == contentDigest.Lower && digestValue != "":
 			b = append(b, digestValue...)
+		case member(name) != "":
+			value, err := agentValue(m, member(name))
+			if err != nil {
+				return nil, err
+			}
+			b = append(b, value...)
 		default:
 			value, lines := m.Field(s.canonical(name))
 			switch {
@@ -135,11 +141,15 @@ func (s *profile) appendDerived(b []byte, m *sign.Message, name string) []byte {
 		return append(append(b, '?'), q...)
 	}
 	// @target-uri, built as in RFC 9110, section 7.1.
+	targetPath := m.Path()
+	if s.rules.adcp {
+		targetPath = canonicalPath(targetPath)
+	}
 	b = append(b, s.scheme(m)...)
 	b = append(b, "://"...)
 	b = s.appendAuthority(b, m)
 	if m.Target != "*" {
-		b = append(b, m.Path()...)
+		b = append(b, targetPath...)
 	}
 	if q, ok := m.Query(); ok {
 		b = append(append(b, '?'), q...)
@@ -158,6 +168,9 @@ func (s *profile) scheme(m *sign.Message) string {
 // 2.2.3; RFC 9110, section 4.2.3).
 func (s *profile) appendAuthority(b []byte, m *sign.Message) []byte {
 	host := m.Authority()
+	if s.rules.adcp {
+		host = canonicalHost(host)
+	}
 	standard := ":80"
 	if m.TLS || s.https {
 		standard = ":443"

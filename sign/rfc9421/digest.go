@@ -31,7 +31,7 @@ const (
 )
 
 // parse parses Content-Digest, which is covered.
-func (d *digests) parse(m *sign.Message) error {
+func (d *digests) parse(m *sign.Message, base64URL bool) error {
 	value, lines := m.Field(headerDigest)
 	switch {
 	case lines == 0:
@@ -40,6 +40,9 @@ func (d *digests) parse(m *sign.Message) error {
 		return sign.Errorf(sign.CodeDuplicateHeader, "%s", headerDigest)
 	}
 	value = form.Trim(value)
+	if base64URL {
+		value = fromBase64URL(value)
+	}
 	if name, text := cutMember(value); d.set(name, text) {
 		return nil
 	}

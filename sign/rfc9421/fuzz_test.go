@@ -98,7 +98,7 @@ func FuzzContentDigest(f *testing.F) {
 	f.Fuzz(func(t *testing.T, value string) {
 		var d digests
 		m := &sign.Message{Source: &fixture.Source{Header: http.Header{"Content-Digest": {value}}}}
-		if err := d.parse(m); err != nil {
+		if err := d.parse(m, false); err != nil {
 			require.True(t, errors.Is(err, sign.CodeMalformed) || errors.Is(err, sign.ReasonUncovered), "%v", err)
 			return
 		}

@@ -25,6 +25,7 @@ const (
 type parameters struct {
 	components []string
 	covers     coverage
+	agent      bool // a component may be a member of Signature-Agent
 
 	has                    parameter
 	created, expires       int64
@@ -70,6 +71,7 @@ func parameterOf(name string) parameter {
 // accepts and what is signed cannot differ. If the value has another form (with more white space, or several signatures), httpsfv
 // first parses and serialises it. Clients usually send the serialised form, which costs nothing extra.
 func (s *profile) parseInput(value string, p *parameters) (label string, err error) {
+	p.agent = s.rules.agent
 	label, text := cutMember(value)
 	if s.label == "" || s.label == label {
 		if p.read(text) == nil {
@@ -184,7 +186,7 @@ func separators(value string) (n int) {
 
 // read reads an inner list in its serialised form. It refuses components and parameters that the profile does not have.
 func (p *parameters) read(text string) error {
-	*p = parameters{components: p.components[:0], text: text}
+	*p = parameters{components: p.components[:0], agent: p.agent, text: text}
 	r := reader(text)
 	if !r.skip('(') {
 		return errList
@@ -197,10 +199,18 @@ func (p *parameters) read(text string) error {
 		if !ok {
 			return errList
 		}
+		covers, ok := coverageOf(name)
+		if p.agent && name == agentField.Lower && strings.HasPrefix(string(r), `;key="`) {
+			r.cut(len(`;key=`))
+			key, isText := r.text()
+			if !isText || !isKey(key) {
+				return errList
+			}
+			name = memberPrefix + key
+		}
 		if r.peek(';') {
 			return sign.Errorf(sign.CodeMalformed, "parameters of components (here of %q) are not known", name)
 		}
-		covers, ok := coverageOf(name)
 		switch {
 		case !ok:
 			return sign.Errorf(sign.CodeMalformed, "%q cannot be covered", name)
@@ -358,7 +368,12 @@ var strictBase64 = base64.StdEncoding.Strict()
 func (p *parameters) serialise() (err error) {
 	list := httpsfv.InnerList{Params: httpsfv.NewParams()}
 	for _, name := range p.components {
-		list.Items = append(list.Items, httpsfv.NewItem(name))
+		item := httpsfv.NewItem(name)
+		if key := member(name); key != "" {
+			item = httpsfv.NewItem(agentField.Lower)
+			item.Params.Add("key", key)
+		}
+		list.Items = append(list.Items, item)
 	}
 	list.Params.Add("created", p.created)
 	if p.expires != 0 {

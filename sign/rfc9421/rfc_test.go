@@ -181,7 +181,7 @@ func TestRFCVectors(t *testing.T) {
 			body, err := c.message.Body()
 			require.NoError(t, err)
 			var d digests
-			require.NoError(t, d.parse(c.message))
+			require.NoError(t, d.parse(c.message, false))
 			require.NoError(t, d.check(body))
 			require.ErrorIs(t, d.check(append(body, ' ')), sign.ReasonDigestMismatch)
 		})

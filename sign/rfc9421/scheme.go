@@ -14,8 +14,8 @@ import (
 	"github.com/idem-go/idem/sign/internal/redact"
 )
 
-// Config configures [New]. The zero Config is the profile that the package comment describes. Client and verifier need
-// the same options, except HTTPS.
+// Config configures [New]. The zero Config is the profile that the package comment describes; [UCP], [WebBotAuth], [AdCP],
+// [AdCP31] and [AdCPWebhooks] return those of published protocols. Client and verifier need the same options, except HTTPS.
 type Config struct {
 	// Label is the signature's name in Signature-Input and Signature. If it is set, the verifier uses the signature of that
 	// label, and ignores others (of proxies, say) in the same line. Empty: the client uses "sig1", and the verifier accepts
@@ -42,6 +42,12 @@ type Config struct {
 	// Require are the names of header fields that must be present and covered, or of derived components that must be
 	// covered: "@scheme".
 	Require []string
+
+	// UnsignedBody accepts messages with a body and without a Content-Digest. It is for [AdCP31] only, on an endpoint whose
+	// covers_content_digest is "either": whoever relays such a message can send another body with it, once.
+	UnsignedBody bool
+
+	rules *rules // of one of the published profiles; nil: of this package's
 }
 
 // The header fields of the scheme.
@@ -60,7 +66,9 @@ type profile struct {
 	https          bool
 	cover, require []form.FieldName
 	derived        []string // derived components that Config.Require names
-	needed         coverage
+	needed         coverage // by Config.Require
+	unsignedBody   bool
+	*rules
 }
 
 var (
@@ -76,9 +84,19 @@ func New(o Config) (sign.Scheme, error) {
 	refuse := func(name, format string, args ...any) {
 		errs = append(errs, &sign.ConfigError{Field: "rfc9421.Config." + name, Problem: fmt.Sprintf(format, args...)})
 	}
-	s := &profile{label: o.Label, tag: o.Tag, https: o.HTTPS, cover: []form.FieldName{idempotencyKey, contentEncoding}, needed: strict}
-	if !o.UnsignedContentType {
+	s := &profile{
+		label: o.Label, tag: o.Tag, https: o.HTTPS, cover: []form.FieldName{idempotencyKey, contentEncoding},
+		unsignedBody: o.UnsignedBody, rules: cmp.Or(o.rules, strict),
+	}
+	if s.rules == strict && !o.UnsignedContentType { // the others want it if there is a body, see Check
 		s.cover = append(s.cover, contentType)
+	}
+	s.cover = append(s.cover, s.rules.cover...)
+	if o.UnsignedContentType && s.rules != strict {
+		refuse("UnsignedContentType", "has no effect in profile %s", s.rules.name)
+	}
+	if o.UnsignedBody && s.rules != adcp31 {
+		refuse("UnsignedBody", "is for AdCP31 only")
 	}
 	if o.Label != "" && !isKey(o.Label) {
 		refuse("Label", "%q is no label: a-z or *, then a-z 0-9 _ - . *", o.Label)
@@ -111,12 +129,17 @@ func New(o Config) (sign.Scheme, error) {
 }
 
 // Name implements [sign.Scheme].
-func (*profile) Name() string { return "rfc9421" }
+func (s *profile) Name() string { return s.rules.name }
+
+// Demands returns what the profile asks of the verifier, see [sign.Demands].
+func (s *profile) Demands() sign.Demands { return s.rules.demands }
 
 // state is what Parse and Sign leave for Check and SigningString.
 type state struct {
-	base    []byte
-	digests digests
+	base       []byte
+	digests    digests
+	typed      bool // content-type is covered
+	thumbprint bool // keyid must be the key's thumbprint
 }
 
 // The scratch memory of a message, in bytes. A longer signature, such as one of RSA, gets memory of its own.
@@ -144,6 +167,9 @@ func (s *profile) Parse(m *sign.Message, sig *sign.Signature) error {
 	if form.CheckKeyID(p.keyID) == nil {
 		sig.KeyID = p.keyID
 	}
+	if s.rules.base64URL {
+		value = fromBase64URL(value)
+	}
 	if err := s.parseSignature(value, label, sig); err != nil {
 		return err
 	}
@@ -153,9 +179,14 @@ func (s *profile) Parse(m *sign.Message, sig *sign.Signature) error {
 	if err := s.checkCovered(m, &p); err != nil {
 		return err
 	}
-	st := new(state)
+	if s.rules.locate != nil {
+		if sig.KeyURL, err = s.rules.locate(m, &p, label); err != nil {
+			return err
+		}
+	}
+	st := &state{typed: slices.Contains(p.components, contentType.Lower), thumbprint: s.rules.agent && p.tag == tagWebBotAuth}
 	if p.covers&digest != 0 {
-		if err := st.digests.parse(m); err != nil {
+		if err := st.digests.parse(m, s.rules.base64URL); err != nil {
 			return err
 		}
 	}
@@ -166,21 +197,37 @@ func (s *profile) Parse(m *sign.Message, sig *sign.Signature) error {
 	sig.Created, sig.Expires = p.created, p.expires
 	sig.Nonce, sig.Algorithm = p.nonce, p.alg
 	sig.State = st
+	if s.rules.skew != 0 {
+		sig.Expires += s.rules.skew
+	}
+	if s.rules.noNonce || p.nonce == "" {
+		sig.NoTimestamp, sig.NoNonce = p.has&created == 0, true
+		if sig.EventID, _ = m.Field(form.IdempotencyKey); sig.EventID == "" {
+			sig.EventID = sign.NonceOf(st.base) // of a safe method
+		}
+	}
 	return nil
 }
 
 // checkParameters checks that all required parameters are present and well formed.
 func (s *profile) checkParameters(p *parameters) error {
-	badKeyID := form.CheckKeyID(p.keyID)
-	switch {
-	case p.has&created == 0:
+	badKeyID, r := form.CheckKeyID(p.keyID), s.rules
+	if s.rules == ucp && p.tag == tagWebBotAuth {
+		r = webBotAuth
+	}
+	switch missing := r.parameters &^ p.has; {
+	case missing&created != 0:
 		return sign.Errorf(sign.CodeMissing, "the parameter created")
+	case missing&expires != 0:
+		return sign.Errorf(sign.CodeMissing, "the parameter expires")
 	case p.keyID == "":
 		return sign.Errorf(sign.CodeMissing, "the parameter keyid")
-	case p.nonce == "":
+	case p.nonce == "" && r.parameters&nonce != 0:
 		return sign.Errorf(sign.CodeMissing, "the parameter nonce")
-	case !form.IsBase64Nonce(p.nonce):
-		return sign.Errorf(sign.CodeMalformed, "the nonce must be 16 to 128 of A-Z a-z 0-9 . _ ~ - + / =")
+	case missing&alg != 0:
+		return sign.Errorf(sign.CodeMissing, "the parameter alg")
+	case p.nonce != "" && !s.rules.noNonce && !r.isNonce(p.nonce):
+		return sign.Errorf(sign.CodeMalformed, "the nonce must be %s", r.nonces)
 	case p.has&alg != 0 && p.alg == "", p.has&tag != 0 && p.tag == "":
 		return sign.Errorf(sign.CodeMalformed, "alg or tag is present and empty") // a missing one is allowed
 	case s.tag != "" && p.has&tag == 0:
@@ -189,8 +236,12 @@ func (s *profile) checkParameters(p *parameters) error {
 		return sign.Errorf(sign.CodeMalformed, "%v", badKeyID)
 	case p.has&expires != 0 && p.expires < p.created:
 		return sign.Errorf(sign.CodeMalformed, "the signature expires before it was created")
+	case r.lifetime > 0 && (p.expires == p.created || p.expires-p.created > r.lifetime):
+		return sign.Errorf(sign.CodeMalformed, "the signature is valid for %d seconds; 1 to %d are allowed", p.expires-p.created, r.lifetime)
+	case p.has&alg != 0 && !r.uses(sign.Algorithm(p.alg)):
+		return sign.Errorf(sign.ReasonWrongAlgorithm, "the profile does not use %q", p.alg)
 	}
-	if p.tag != s.tag {
+	if p.tag != s.tag && (s.rules != ucp || p.tag != tagWebBotAuth) {
 		return sign.Errorf(sign.CodeInvalid, "the signature was made for the application %q", p.tag)
 	}
 	return nil
@@ -198,8 +249,18 @@ func (s *profile) checkParameters(p *parameters) error {
 
 // checkCovered checks that everything is covered that the profile requires.
 func (s *profile) checkCovered(m *sign.Message, p *parameters) error {
-	if missing := s.needed &^ p.covers; missing != 0 {
+	if missing := (s.needed | s.rules.needs(m)) &^ p.covers; missing != 0 {
 		return sign.Errorf(sign.ReasonUncovered, "%s must be covered", missing)
+	}
+	for _, name := range s.rules.signs {
+		if s.rules.named && !slices.Contains(p.components, name) {
+			return sign.Errorf(sign.ReasonUncovered, "%s must be covered", name)
+		}
+	}
+	if s.rules.check != nil {
+		if err := s.rules.check(m, p); err != nil {
+			return err
+		}
 	}
 	for _, f := range s.require {
 		if !slices.Contains(p.components, f.Lower) {
@@ -226,7 +287,7 @@ func checkField(m *sign.Message, f form.FieldName, covered bool) error {
 }
 
 // Check implements [sign.Scheme].
-func (*profile) Check(m *sign.Message, sig *sign.Signature, key *sign.Key) error {
+func (s *profile) Check(m *sign.Message, sig *sign.Signature, key *sign.Key) error {
 	st, ok := sig.State.(*state)
 	if !ok || len(sig.Values) != 1 {
 		return sign.Errorf(sign.ReasonBadSignature, "the message was not parsed")
@@ -234,26 +295,42 @@ func (*profile) Check(m *sign.Message, sig *sign.Signature, key *sign.Key) error
 	if sig.Algorithm != "" && sig.Algorithm != string(key.Algorithm()) {
 		return sign.Errorf(sign.ReasonWrongAlgorithm, "the message says %q, and the key is for %s", sig.Algorithm, key.Algorithm())
 	}
+	if !s.rules.uses(key.Algorithm()) {
+		return sign.Errorf(sign.ReasonWrongAlgorithm, "the profile does not use %s", key.Algorithm())
+	}
 	body, err := m.Body()
 	if err != nil {
 		return err
 	}
 	// The signature comes first: then the key holder has made the digest.
-	if !key.Verify(st.base, sig.Values[0]) {
+	good := key.Verify(st.base, sig.Values[0])
+	switch {
+	case s.rules.purposes != nil && !slices.Contains(s.rules.purposes, key.Purpose()):
+		return sign.Errorf(sign.ReasonWrongPurpose, "the key's purpose is %q", key.Purpose())
+	case !good:
 		return sign.ReasonBadSignature
+	case st.thumbprint && sig.KeyID != key.Thumbprint():
+		return sign.Errorf(sign.ReasonBadSignature, "the keyid is not the key's thumbprint")
+	}
+	if s.rules != strict && len(body) > 0 && !st.typed && (s.rules.typed || len(m.Source.Values(contentType.Canonical)) > 0) {
+		return sign.Errorf(sign.ReasonUncovered, "there is a body, but %s is not covered", contentType.Lower)
+	}
+	if s.unsignedBody && st.digests.has == 0 {
+		return nil
 	}
 	return st.digests.check(body)
 }
 
 // Sign implements [sign.Scheme]. sig.Covered names components to cover besides those that must be covered, in any case and order.
-// Sign skips fields that the message does not have. It always adds and covers a Content-Digest with SHA-256, even if the body
-// is empty.
+// Sign skips fields that the message does not have. It adds and covers a Content-Digest with SHA-256: in this package's profile
+// always, in others if there is a body.
 func (s *profile) Sign(m *sign.Message, sig *sign.Signature, key *sign.Key) (sign.Additions, error) {
 	body, err := m.Body()
 	if err != nil {
 		return sign.Additions{}, err
 	}
-	components, err := s.toCover(m, sig.Covered)
+	label := cmp.Or(s.label, defaultLabel)
+	components, err := s.toCover(m, sig.Covered, label, len(body) > 0)
 	if err != nil {
 		return sign.Additions{}, err
 	}
@@ -262,12 +339,24 @@ func (s *profile) Sign(m *sign.Message, sig *sign.Signature, key *sign.Key) (sig
 	if err != nil {
 		return sign.Additions{}, err
 	}
+	if s.rules == adcp31 {
+		digestValue = toBase64URL(digestValue)
+	}
 	p := parameters{
 		components: components, created: sig.Created, expires: sig.Expires,
 		keyID: sig.KeyID, alg: string(key.Algorithm()), nonce: sig.Nonce, tag: s.tag,
 	}
+	if err := s.rules.complete(m, &p, key); err != nil {
+		return sign.Additions{}, err
+	}
 	if err := p.serialise(); err != nil {
 		return sign.Additions{}, sign.Errorf(sign.CodeMalformed, "the signature's parameters cannot be written: %w", err)
+	}
+	if s.rules != strict { // what the verifier would refuse
+		again := parameters{agent: s.rules.agent}
+		if err := cmp.Or(again.read(p.text), s.checkParameters(&again), s.checkCovered(m, &again)); err != nil {
+			return sign.Additions{}, err
+		}
 	}
 	st := new(state)
 	if st.base, err = s.appendBase(nil, m, components, digestValue); err != nil {
@@ -278,10 +367,15 @@ func (s *profile) Sign(m *sign.Message, sig *sign.Signature, key *sign.Key) (sig
 	if err != nil {
 		return sign.Additions{}, err
 	}
-	label := cmp.Or(s.label, defaultLabel)
 	signature, err := serialiseBytes(label, value)
 	if err != nil {
 		return sign.Additions{}, err
+	}
+	if s.rules.base64URL {
+		signature = toBase64URL(signature)
+	}
+	if !slices.Contains(components, contentDigest.Lower) {
+		digestValue = "" // which removes one of before
 	}
 	sig.Covered, sig.Algorithm, sig.State = components, p.alg, st
 	return sign.Additions{Header: http.Header{
@@ -290,8 +384,21 @@ func (s *profile) Sign(m *sign.Message, sig *sign.Signature, key *sign.Key) (sig
 }
 
 // toCover returns the components that Sign covers: those that the profile requires in a fixed order, then the rest, sorted.
-func (s *profile) toCover(m *sign.Message, asked []string) ([]string, error) {
+func (s *profile) toCover(m *sign.Message, asked []string, label string, body bool) ([]string, error) {
 	components := []string{"@method", "@authority", "@path", "@query", contentDigest.Lower}
+	if s.rules != strict {
+		components = slices.Clone(s.rules.signs)
+		if _, present := m.Query(); present && !s.rules.named {
+			components = append(components, "@query")
+		}
+		if s.rules.agent {
+			asked = append(asked, agentField.Canonical)
+		}
+		if body {
+			asked = append(asked, contentType.Canonical)
+			components = append(components, contentDigest.Lower)
+		}
+	}
 	var rest []string
 	add := func(name, lower string) error {
 		switch {
@@ -300,6 +407,11 @@ func (s *profile) toCover(m *sign.Message, asked []string) ([]string, error) {
 			return sign.Errorf(sign.ReasonUncovered, "%q cannot be covered", name)
 		case len(m.Source.Values(s.canonical(lower))) == 0:
 			return nil
+		case lower == agentField.Lower && s.rules.agent:
+			var err error
+			if lower, err = coverAgent(m, label); err != nil {
+				return err
+			}
 		}
 		if !slices.Contains(components, lower) && !slices.Contains(rest, lower) {
 			rest = append(rest, lower)

@@ -1,0 +1,328 @@
+package sign
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/idem-go/idem/sign/internal/form"
+)
+
+const (
+	// jwksFresh is how long fetched keys are used without asking again.
+	jwksFresh = 5 * time.Minute
+	// jwksStale is how long they are used if their URL does not answer.
+	jwksStale = time.Hour
+	// jwksPause is the least time between two fetches from a URL, whatever ids are asked for.
+	jwksPause = time.Minute
+	// jwksTimeout is how long a fetch may take, from the lookup of the name to the last byte.
+	jwksTimeout = 5 * time.Second
+	// maxJWKSBytes and maxJWKSHeader are how long an answer may be.
+	maxJWKSBytes, maxJWKSHeader = 256 << 10, 16 << 10
+	// maxJWKSets is how many URLs are remembered, whether they answer or not.
+	maxJWKSets = 256
+	// maxJWKSFetches is how many fetches run at a time.
+	maxJWKSFetches = 16
+)
+
+// JWKSource is a [KeyStore] whose keys are published on the web, each set of them (RFC 7517, section 5) at a URL of its owner.
+// Build one with [NewJWKSource]. It is safe for concurrent use.
+//
+// A key is looked up by URL and id together: of the keys at the URL that the message names ([Signature].KeyURL), those whose kid
+// or [Key.Thumbprint] is the id. So nobody signs for a URL with a key that another URL publishes. The owner of the key is the
+// URL.
+//
+// Whoever sends a message chooses the URL, before anything is verified. So:
+//
+//   - Only https, and only what allow accepts; other URLs have no keys ([ReasonUnknownKey]). A URL has one spelling: at most 128
+//     characters, without user, query, fragment, dot segments and percent-escapes. Capitals in the host and the default port are
+//     normalised.
+//   - Connections go to public addresses only, and to the address that was checked, however often a name changes it. No proxy of
+//     the environment is used.
+//   - Only the answer 200 counts. Redirects are not followed.
+//   - A fetch takes at most 5 s and 256 KiB, uncompressed. A set has at most 64 keys. 16 fetches run at a time, and one for a URL.
+//   - 256 URLs are remembered; the one that was not asked for longest gives way.
+//   - A URL is asked at most once in a minute, whatever ids messages name, and whether it answers or not.
+//
+// Keys are used for 5 minutes, then fetched again; an id that is not among them is a reason to fetch sooner, within the minute's
+// bound. A key that is no longer published is refused from the next fetch on. While a URL does not answer, its keys are used for
+// an hour at most. If there are none, the message is refused with 503 store_unavailable, without saying why; the fetch goes on,
+// and serves the next message. Keys that specifications publish for tests, with their private parts, are left out.
+type JWKSource struct {
+	allow  func(url string) bool
+	client *http.Client
+	dialer *net.Dialer
+	public func(netip.Addr) bool
+	now    func() time.Time
+
+	mu      sync.Mutex
+	sets    map[string]*jwkSet
+	running int // fetches
+}
+
+// jwkSet is what is known of a URL. The source's mutex guards it.
+type jwkSet struct {
+	keys     []*Key
+	fetched  time.Time     // the keys; zero: never
+	tried    time.Time     // the last fetch began; zero: none did
+	used     time.Time     // somebody asked
+	err      error         // of the last fetch
+	fetching chan struct{} // is closed when the fetch that is running has ended; nil: none is
+}
+
+// NewJWKSource returns a source of the keys at URLs that allow accepts. allow gets a URL in its normalised form, and must be quick
+// and safe for concurrent use: it may look into a list of partners, or accept every URL if anybody may sign. Nil accepts none.
+//
+// It is [Config].Keys for schemes whose messages say where their key is (rfc9421.WebBotAuth, rfc9421.UCP). For others see
+// [JWKSource.At].
+func NewJWKSource(allow func(url string) bool) *JWKSource {
+	s := &JWKSource{allow: allow, public: isPublic, now: time.Now, sets: make(map[string]*jwkSet)}
+	s.dialer = &net.Dialer{Control: s.control}
+	s.client = &http.Client{
+		Timeout: jwksTimeout,
+		Transport: &http.Transport{
+			DialContext:            func(ctx context.Context, network, address string) (net.Conn, error) { return s.dialer.DialContext(ctx, network, address) },
+			DisableKeepAlives:      true,
+			DisableCompression:     true,
+			MaxResponseHeaderBytes: maxJWKSHeader,
+		},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	return s
+}
+
+// Keys implements [KeyStore] for messages that name no URL: there are no keys.
+func (s *JWKSource) Keys(context.Context, string) ([]*Key, error) {
+	return nil, Errorf(ReasonUnknownKey, "the message does not say where its key is published")
+}
+
+// At returns a [KeyStore] of the keys at one URL, for messages that name a key and no URL (rfc9421.AdCP). allow must accept it
+// too. Give each partner a verifier of its own.
+func (s *JWKSource) At(url string) KeyStore { return jwksAt{s, url} }
+
+type jwksAt struct {
+	source *JWKSource
+	url    string
+}
+
+func (a jwksAt) Keys(ctx context.Context, id string) ([]*Key, error) {
+	return a.source.KeysAt(ctx, a.url, id)
+}
+
+// KeysAt returns the keys of that id that are published at url. See [KeyStore] for the errors.
+func (s *JWKSource) KeysAt(ctx context.Context, url, id string) ([]*Key, error) {
+	url, ok := normalised(url)
+	if !ok || s.allow == nil || !s.allow(url) {
+		return nil, Errorf(ReasonUnknownKey, "keys may not be taken from that URL")
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for {
+		set, now := s.set(url), s.now()
+		age := now.Sub(set.fetched)
+		found, err := set.find(id, age)
+		switch {
+		case len(found) > 0 && age < jwksFresh, set.fetching == nil && !set.tried.IsZero() && now.Sub(set.tried) < jwksPause:
+			return found, err
+		case set.fetching == nil && s.running == maxJWKSFetches:
+			if len(found) == 0 {
+				return nil, errBusy
+			}
+			return found, nil
+		case set.fetching == nil:
+			s.start(url, set, now)
+		}
+		fetching := set.fetching
+		s.mu.Unlock()
+		var ended error
+		select {
+		case <-fetching:
+		case <-ctx.Done():
+			ended = ctx.Err()
+		}
+		s.mu.Lock()
+		if ended != nil {
+			if len(found) == 0 {
+				return nil, ended
+			}
+			return found, nil
+		}
+	}
+}
+
+var errBusy = errors.New("sign: too many JWK Sets are being fetched")
+
+// set returns what is known of url. It forgets another one if there are too many.
+func (s *JWKSource) set(url string) *jwkSet {
+	set := s.sets[url]
+	if set == nil {
+		oldest := ""
+		for u, other := range s.sets {
+			if other.fetching == nil && (oldest == "" || other.used.Before(s.sets[oldest].used)) {
+				oldest = u
+			}
+		}
+		if len(s.sets) >= maxJWKSets {
+			delete(s.sets, oldest)
+		}
+		set = new(jwkSet)
+		s.sets[url] = set
+	}
+	set.used = s.now()
+	return set
+}
+
+// find returns the keys of that id in a set of that age, or why there are none.
+func (set *jwkSet) find(id string, age time.Duration) (found []*Key, err error) {
+	if set.fetched.IsZero() || age >= jwksStale {
+		return nil, set.err
+	}
+	for _, k := range set.keys {
+		if k.id == id || k.thumbprint == id {
+			found = append(found, k)
+		}
+	}
+	if len(found) == 0 {
+		return nil, ReasonUnknownKey
+	}
+	return found, nil
+}
+
+// start starts a fetch, which outlives the message that has asked for it.
+func (s *JWKSource) start(url string, set *jwkSet, now time.Time) {
+	set.fetching, set.tried = make(chan struct{}), now
+	s.running++
+	go func() {
+		keys, err := s.fetch(url)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if set.err = err; err == nil {
+			set.keys, set.fetched = keys, now
+		}
+		close(set.fetching)
+		set.fetching = nil
+		s.running--
+	}()
+}
+
+func (s *JWKSource) fetch(url string) ([]*Key, error) {
+	request, err := http.NewRequest(http.MethodGet, url, nil)
+	if err != nil {
+		return nil, err
+	}
+	request.Header.Set("Accept", "application/http-message-signatures-directory+json, application/jwk-set+json, application/json")
+	response, err := s.client.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = response.Body.Close() }()
+	if response.StatusCode != http.StatusOK || response.Header.Get("Content-Encoding") != "" {
+		return nil, fmt.Errorf("sign: %s answers %d with Content-Encoding %q", url, response.StatusCode, response.Header.Get("Content-Encoding"))
+	}
+	data, err := io.ReadAll(io.LimitReader(response.Body, maxJWKSBytes+1))
+	switch {
+	case err != nil:
+		return nil, err
+	case len(data) > maxJWKSBytes:
+		return nil, fmt.Errorf("sign: %s has more than %d bytes", url, maxJWKSBytes)
+	}
+	keys, err := ParseJWKS(data, url)
+	if err != nil {
+		return nil, err
+	}
+	usable := keys[:0]
+	for _, k := range keys {
+		if !isTestKey[k.thumbprint] {
+			k.published = k.thumbprint
+			usable = append(usable, k)
+		}
+	}
+	return usable, nil
+}
+
+// isTestKey has the thumbprints of keys whose private parts everybody knows.
+var isTestKey = map[string]bool{
+	"poqkLGiymh_W0uP6PZFw-dvez3QJT5SolqXBCW38r0U": true, // RFC 9421, appendix B.1, and Web Bot Auth: test-key-ed25519
+	"oD0HwocPBSfpNy5W3bpJeyFGY_IQ_YpqxSjQ3Yd-CLA": true, // test-key-rsa-pss
+	"ydQXMtvbsOsZyFir-Y7A8t7fKEM1gbKPvyFkdpu4fvI": true, // test-key-ecc-p256
+	"UzIDv8saQJiAhqGpwv_q3rYCRiDqkoR_6ISmmHffTC0": true, // AdCP's vectors: test-ed25519-2026
+	"kYxXVm3IzZuXqYpEcHzUfSHiaCLt1XU9tWDtwBK9YlI": true, // test-es256-2026
+	"JoUQQAQt8Exl8R1HSPNa-GICLG89uMxP3nABQ9XengI": true, // test-revoked-2026
+	"YYhIoEIzEuDUDimdho_KDwciVx8epx0X10UtdpCCKgg": true, // test-ed25519-webhook-2026
+	"O-0pctemIOWm_AYxtgvFbtLK-snekisKoA5LwmDN_sQ": true, // test-es256-webhook-2026
+	"0XL8P7Fzf4FOIzvMbfG5KGFjJ61q_tMK0AoKY7sWW-E": true, // test-wrong-purpose-2026
+	"bcteWFViCCvEAhy3CCli7kmuTR7Z9APtp6tcnvSker8": true, // test-revoked-webhook-2026
+}
+
+// normalised returns the only spelling of the URL of a JWK Set. ok is false if it cannot be one.
+func normalised(text string) (only string, ok bool) {
+	if len(text) > form.MaxKeyID || strings.ContainsAny(text, "?#%\\") {
+		return "", false
+	}
+	u, err := url.Parse(text)
+	if err != nil || u.Scheme != "https" || u.User != nil || u.Opaque != "" {
+		return "", false
+	}
+	host := strings.TrimSuffix(strings.ToLower(u.Host), ":443")
+	if !form.IsAuthority(host) || u.Hostname() == "" || strings.HasSuffix(u.Hostname(), ".") || strings.HasSuffix(host, ":") {
+		return "", false
+	}
+	path := u.Path
+	if path == "" {
+		path = "/"
+	}
+	for part := range strings.SplitSeq(path, "/") {
+		if part == "." || part == ".." {
+			return "", false
+		}
+	}
+	only = "https://" + host + path
+	return only, isKeyID(only)
+}
+
+// control refuses a connection to an address that is not public. The dialer calls it with the very address that it connects to,
+// after the name was looked up.
+func (s *JWKSource) control(_, address string, _ syscall.RawConn) error {
+	to, err := netip.ParseAddrPort(address)
+	if err != nil || !s.public(to.Addr().Unmap()) {
+		return errors.New("sign: a JWK Set must have a public address")
+	}
+	return nil
+}
+
+// isPublic reports whether an address is one of the public internet (RFC 6890).
+func isPublic(a netip.Addr) bool {
+	if !a.IsGlobalUnicast() || a.IsPrivate() || a.Is6() && !everyIPv6.Contains(a) {
+		return false
+	}
+	for _, special := range specialUse {
+		if special.Contains(a) {
+			return false
+		}
+	}
+	return true
+}
+
+var (
+	// everyIPv6 is what has been given out of IPv6 for global unicast.
+	everyIPv6 = netip.MustParsePrefix("2000::/3")
+	// specialUse is what IsGlobalUnicast and IsPrivate do not know.
+	specialUse = func() (all []netip.Prefix) {
+		for _, text := range []string{
+			"0.0.0.0/8", "100.64.0.0/10", "192.0.0.0/24", "192.0.2.0/24", "192.88.99.0/24", "198.18.0.0/15", "198.51.100.0/24",
+			"203.0.113.0/24", "240.0.0.0/4", "2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20",
+		} {
+			all = append(all, netip.MustParsePrefix(text))
+		}
+		return all
+	}()
+)
