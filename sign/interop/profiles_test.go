@@ -1,0 +1,331 @@
+package interop_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idem/sign"
+	"github.com/idem-go/idem/sign/internal/fixture"
+	"github.com/idem-go/idem/sign/rfc9421"
+)
+
+// vectors are those of a file in testdata, which says where they are from.
+func vectors(t *testing.T, file string) map[string]json.RawMessage {
+	t.Helper()
+	var all struct{ Files map[string]json.RawMessage }
+	read(t, sign.Must(os.ReadFile("testdata/"+file)), &all)
+	require.NotEmpty(t, all.Files)
+	return all.Files
+}
+
+func read(t *testing.T, text []byte, into any) {
+	t.Helper()
+	require.NoError(t, json.Unmarshal(text, into))
+}
+
+// adcpVector is a vector of AdCP.
+type adcpVector struct {
+	Now     int64 `json:"reference_now"`
+	Request struct {
+		Method, URL, Body string
+		Headers           map[string]string
+	}
+	Capability struct {
+		Digest string `json:"covers_content_digest"`
+	} `json:"verifier_capability"`
+	Keys     []string        `json:"jwks_ref"`
+	Override json.RawMessage `json:"jwks_override"`
+	Base     string          `json:"expected_signature_base"`
+	Expected struct {
+		Success bool
+		Code    string `json:"error_code"`
+	} `json:"expected_outcome"`
+}
+
+// message is the request as a server gets it.
+func (v *adcpVector) message() *sign.Message {
+	_, rest, _ := strings.Cut(v.Request.URL, "://")
+	host, target, _ := strings.Cut(rest, "/")
+	header := make(http.Header)
+	for name, value := range v.Request.Headers {
+		header.Set(name, value)
+	}
+	return &sign.Message{
+		Method: v.Request.Method, Target: "/" + target, Host: host,
+		Source: &fixture.Source{Header: header, Body: []byte(v.Request.Body)},
+	}
+}
+
+// ring has the keys that the vector says its verifier has, of the suite's set.
+func (v *adcpVector) ring(t *testing.T, set json.RawMessage) *sign.Ring {
+	t.Helper()
+	ring := new(sign.Ring)
+	if v.Override != nil {
+		set = v.Override
+		var named map[string]json.RawMessage
+		if read(t, set, &named); named["keys"] == nil { // by kid
+			set = sign.Must(json.Marshal(map[string]any{"keys": slices.Collect(maps.Values(named))}))
+		}
+	}
+	for _, k := range sign.Must(sign.ParseJWKS(set, "")) {
+		if v.Override != nil || slices.Contains(v.Keys, k.ID()) {
+			require.NoError(t, ring.Add(k))
+		}
+	}
+	return ring
+}
+
+// adcpErrors are what AdCP's error codes are here. The client of this package sees the code only.
+var adcpErrors = map[string]error{
+	"signature_required":              sign.CodeMissing,
+	"signature_params_incomplete":     sign.CodeMissing,
+	"signature_header_malformed":      sign.CodeMalformed,
+	"signature_tag_invalid":           sign.CodeInvalid,
+	"signature_alg_not_allowed":       sign.ReasonWrongAlgorithm,
+	"signature_components_incomplete": sign.ReasonUncovered,
+	"signature_key_unknown":           sign.ReasonUnknownKey,
+	"signature_key_purpose_invalid":   sign.ReasonWrongPurpose,
+	"signature_key_revoked":           sign.ReasonRevokedKey,
+	"signature_invalid":               sign.ReasonBadSignature,
+	"signature_digest_mismatch":       sign.ReasonDigestMismatch,
+	"signature_replayed":              sign.CodeReplayed,
+	"signature_rate_abuse":            sign.CodeRateLimited,
+	"target_uri_malformed":            sign.CodeMalformed,
+}
+
+// adcpOtherwise are vectors that are refused, as they must be, for another reason than that of adcpErrors.
+var adcpOtherwise = map[string]error{
+	"request negative/003-expired-signature.json":                 sign.CodeExpired,
+	"request negative/004-window-too-long.json":                   sign.CodeMalformed,
+	"request negative/007-missing-content-digest.json":            sign.ReasonBadSignature, // it has none, and that is looked at first
+	"request negative/011-malformed-header.json":                  sign.CodeMissing,        // a dictionary without sig1
+	"request negative/013-expires-le-created.json":                sign.CodeMalformed,
+	"request negative/019-signature-without-signature-input.json": sign.CodeMissing,
+	"request negative/020-rate-abuse.json":                        sign.ReasonBadSignature,
+	"request negative/022-multi-valued-content-type.json":         sign.ReasonBadSignature,
+	"request negative/025-jwk-alg-crv-mismatch.json":              sign.ReasonUnknownKey, // such a key is left out
+	"webhook negative/002-expired-signature.json":                 sign.CodeExpired,
+	"webhook negative/003-window-too-long.json":                   sign.CodeMalformed,
+	"webhook negative/011-signature-without-input.json":           sign.CodeMissing,
+	"webhook negative/013-expires-le-created.json":                sign.CodeMalformed,
+	"webhook negative/020-key-ops-missing-verify.json":            sign.ReasonUnknownKey,
+}
+
+// adcpNotApplicable are vectors of what this package does not have.
+var adcpNotApplicable = map[string]string{
+	"request negative/018-digest-covered-when-forbidden.json": "covers_content_digest is never forbidden here",
+	"webhook negative/019-revocation-stale.json":              "revocation lists are not polled",
+}
+
+func TestAdCPVectors(t *testing.T) {
+	for suite, counted := range map[string]string{"request": "42 passed, 1 not applicable", "webhook": "28 passed, 1 not applicable"} {
+		passed, not := 0, 0
+		files := vectors(t, "adcp-"+suite+"-signing.json")
+		for _, file := range slices.Sorted(maps.Keys(files)) {
+			if !strings.Contains(file, "/") {
+				continue // keys.json, and cases of other kinds
+			}
+			name := suite + " " + file
+			if adcpNotApplicable[name] != "" {
+				not++
+				continue
+			}
+			ok := t.Run(name, func(t *testing.T) {
+				var v adcpVector
+				read(t, files[file], &v)
+				c := rfc9421.AdCP31()
+				c.UnsignedBody = v.Capability.Digest == "either"
+				switch {
+				case suite == "webhook":
+					c = rfc9421.AdCPWebhooks()
+				case strings.HasPrefix(file, "profile-3.2/"):
+					c = rfc9421.AdCP()
+				}
+				var earlier adcpVector // of the same key, for the vectors that want one
+				read(t, files["negative/016-replayed-nonce.json"], &earlier)
+				runAdCP(t, name, &v, &earlier, c, v.ring(t, files["keys.json"]))
+			})
+			if ok {
+				passed++
+			}
+		}
+		require.Equal(t, counted, fmt.Sprintf("%d passed, %d not applicable", passed, not), "docs/interop.md says so")
+	}
+}
+
+func runAdCP(t *testing.T, name string, v, earlier *adcpVector, c rfc9421.Config, ring *sign.Ring) {
+	var base string
+	config := sign.Config{
+		Keys: ring, Scheme: sign.Must(rfc9421.New(c)), Clock: func() time.Time { return time.Unix(v.Now, 0) },
+		Observe: func(_ context.Context, e sign.Event) { base = e.SigningString() },
+	}
+	_, code, _ := strings.Cut(v.Expected.Code, "_") // behind request_ or webhook_
+	switch code {
+	case "signature_key_revoked":
+		ring.Revoke(v.Keys[0])
+	case "signature_rate_abuse":
+		config.NonceQuota = 1
+	}
+	verifier := sign.Must(sign.NewVerifier(config))
+	if code == "signature_replayed" || code == "signature_rate_abuse" {
+		_, err := verifier.Verify(t.Context(), earlier.message())
+		require.NoError(t, err)
+	}
+	verified, err := verifier.Verify(t.Context(), v.message())
+	if v.Expected.Success {
+		require.NoError(t, err)
+		require.Equal(t, v.Keys[0], verified.KeyID)
+		if v.Base != "" {
+			require.Equal(t, v.Base, base)
+		}
+		return
+	}
+	want := adcpErrors[code]
+	if other := adcpOtherwise[name]; other != nil {
+		want = other
+	}
+	require.NotNil(t, want, code)
+	require.ErrorIs(t, err, want)
+}
+
+// What a client of this package signs for a URL is what AdCP says. What has no canonical form is refused by a verifier.
+func TestAdCPCanonicalURLs(t *testing.T) {
+	var set struct {
+		Cases []struct {
+			Name      string
+			URL       string `json:"input_url"`
+			Target    string `json:"expected_target_uri"`
+			Authority string `json:"expected_authority"`
+			Reject    bool
+		}
+	}
+	read(t, vectors(t, "adcp-request-signing.json")["canonicalization.json"], &set)
+	c := rfc9421.AdCP()
+	c.HTTPS = false // the client knows
+	scheme := sign.Must(rfc9421.New(c))
+	key, _ := fixture.Pair("demo", fixture.Private().Ed25519)
+	passed, not := 0, 0
+	for _, tc := range set.Cases {
+		if strings.ContainsFunc(tc.URL, func(r rune) bool { return r > 127 }) {
+			not++ // clients of this package want the ASCII form of a name
+			continue
+		}
+		passed++
+		var v adcpVector
+		v.Request.Method, v.Request.URL = "POST", tc.URL
+		if tc.Reject {
+			m := v.message()
+			headers := fixture.Sign(t, sign.Must(http.NewRequest("POST", "https://shop.test/p", nil)), key, sign.RequestOptions{Scheme: scheme}).Header
+			m.Source = &fixture.Source{Header: headers}
+			_, err := fixture.Verifier(sign.Config{Scheme: scheme}, key).Verify(t.Context(), m)
+			require.ErrorIs(t, err, sign.CodeMalformed, tc.Name)
+			continue
+		}
+		text := ""
+		fixture.Sign(t, sign.Must(http.NewRequest("POST", tc.URL, nil)), key, sign.RequestOptions{
+			Scheme: scheme, Observe: func(_ *http.Request, signed string) { text = signed },
+		})
+		require.Contains(t, text, `"@target-uri": `+tc.Target+"\n"+`"@authority": `+tc.Authority+"\n", tc.Name)
+	}
+	require.Equal(t, "34 passed, 3 not applicable", fmt.Sprintf("%d passed, %d not applicable", passed, not), "docs/interop.md says so")
+}
+
+// The vectors of Web Bot Auth: those of the drafts up to -01, and what its reference implementation refuses.
+func TestWebBotAuthVectors(t *testing.T) {
+	files := vectors(t, "web-bot-auth.json")
+	verify := func(t *testing.T, key json.RawMessage, agent, input, signature string, at time.Time) error {
+		keys := sign.Must(sign.ParseJWKS(slices.Concat([]byte(`{"keys":[`), key, []byte(`]}`)), "agent"))
+		require.Len(t, keys, 1)
+		// The directory of the draft names a key by its thumbprint.
+		var j map[string]any
+		read(t, key, &j)
+		j["kid"] = keys[0].Thumbprint()
+		keys = sign.Must(sign.ParseJWKS(sign.Must(json.Marshal(map[string]any{"keys": []any{j}})), "agent"))
+		header := http.Header{"Signature-Input": {input}, "Signature": {signature}}
+		if agent != "" {
+			header.Set("Signature-Agent", agent)
+		}
+		m := &sign.Message{Method: "GET", Target: "/path/to/resource", Host: "example.com", Source: &fixture.Source{Header: header}}
+		return func() error {
+			_, err := fixture.Verifier(sign.Config{Scheme: sign.Must(rfc9421.New(rfc9421.WebBotAuth())), Clock: func() time.Time { return at }}, keys...).Verify(t.Context(), m)
+			return err
+		}()
+	}
+	passed, not := 0, 0
+	var ed25519Key json.RawMessage
+	for _, file := range []string{"web_bot_auth_architecture_v1.json", "web_bot_auth_architecture_v2.json"} {
+		var all []struct {
+			Key       json.RawMessage
+			Created   int64 `json:"created_ms"`
+			Signature string
+			Input     string `json:"signature_input"`
+			Agent     string `json:"signature_agent"`
+		}
+		read(t, files[file], &all)
+		for _, v := range all {
+			ed25519Key = v.Key // the last ones have it
+			at := time.UnixMilli(v.Created)
+			err := verify(t, v.Key, v.Agent, v.Input, v.Signature, at)
+			if v.Agent == "" { // dropped from draft -02, which wants a Signature-Agent
+				require.ErrorIs(t, err, sign.CodeMissing)
+				not++
+				continue
+			}
+			require.NoError(t, err, v.Input)
+			passed++
+			// The same, tampered with: all the draft's ways to fail.
+			late := at.Add(time.Hour + time.Second)
+			for want, err := range map[error]error{
+				sign.CodeExpired:        verify(t, v.Key, v.Agent, v.Input, v.Signature, late),
+				sign.CodeNotYetValid:    verify(t, v.Key, v.Agent, v.Input, v.Signature, at.Add(-time.Hour)),
+				sign.CodeInvalid:        verify(t, v.Key, v.Agent, strings.Replace(v.Input, `tag="web-bot-auth"`, `tag="not-web-bot-auth"`, 1), v.Signature, at),
+				sign.ReasonBadSignature: verify(t, v.Key, strings.Replace(v.Agent, "signature-agent.test", "other.test", 1), v.Input, v.Signature, at),
+			} {
+				require.ErrorIs(t, err, want, v.Input)
+			}
+		}
+	}
+	require.Equal(t, "4 passed, 4 not applicable", fmt.Sprintf("%d passed, %d not applicable", passed, not), "docs/interop.md says so")
+
+	// The refusals in crates/web-bot-auth/src/lib.rs (version as in testdata, Apache-2.0).
+	const (
+		of      = `;keyid="poqkLGiymh_W0uP6PZFw-dvez3QJT5SolqXBCW38r0U";alg="ed25519";expires=1735693200;nonce="gubxywVx7hzbYKatLgzuKDllDAIXAkz41PydU7aOY7vT+Mb3GJNxW0qD4zJ+IOQ1NVtg+BNbTCRUMt1Ojr5BgA=="`
+		minimal = `sig1=("@authority");created=1735689600` + of
+		value   = "sig1=:uz2SAv+VIemw+Oo890bhYh6Xf5qZdLUgv6/PbiQfCFXcX/vt1A8Pf7OcgL2yUDUYXFtffNpkEr5W6dldqFrkDg==:"
+		member  = `sig1=("@authority" "signature-agent";key="agent1");alg="ed25519";keyid="poqkLGiymh_W0uP6PZFw-dvez3QJT5SolqXBCW38r0U";nonce="ZO3/XMEZjrvSnLtAP9M7jK0WGQf3J+pbmQRUpKDhF9/jsNCWqUh2sq+TH4WTX3/GpNoSZUa8eNWMKqxWp2/c2g==";tag="web-bot-auth";created=1749331474;expires=1749331484`
+		value1  = "sig1=:3q7S1TtbrFhQhpcZ1gZwHPCFHTvdKXNY1xngkp6lyaqqqv3QZupwpu/wQG5a7qybnrj2vZYMeVKuWepm+rNkDw==:"
+	)
+	for name, v := range map[string]struct {
+		agent, input, signature string
+		at                      int64
+		want                    error
+	}{
+		"test_missing_tags_break_web_bot_auth":                   {"", minimal + `;tag="not-web-bot-auth"`, value, 1735689600, sign.CodeInvalid},
+		"test_signature_agents_are_required_in_signature_input":  {`"https://myexample.com"`, minimal + `;tag="web-bot-auth"`, value, 1735689600, sign.ReasonUncovered},
+		"test_malformed_signature_agents_are_rejected":           {"not a structured field", member, value1, 1749331474, sign.CodeMalformed},
+		"GHSA-x9cc-346q-g27m: nothing of the request is covered": {`sig1="https://myexample.com"`, strings.Replace(member, `"@authority" "signature-agent";key="agent1"`, "", 1), value1, 1749331474, sign.ReasonUncovered},
+	} {
+		require.ErrorIs(t, verify(t, ed25519Key, v.agent, v.input, v.signature, time.Unix(v.at, 0)), v.want, name)
+	}
+
+	var thumbprints []struct{ JWK, Thumbprint string }
+	read(t, files["thumbprint.json"], &thumbprints)
+	for _, v := range thumbprints {
+		var j map[string]any
+		read(t, []byte(v.JWK), &j)
+		delete(j, "alg") // RS256, which does not verify here
+		keys := sign.Must(sign.ParseJWKS(sign.Must(json.Marshal(map[string]any{"keys": []any{j}})), ""))
+		require.Len(t, keys, 1)
+		require.Equal(t, v.Thumbprint, keys[0].Thumbprint())
+	}
+}
