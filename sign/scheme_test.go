@@ -21,6 +21,12 @@ func TestSchemes(t *testing.T) {
 	standard := sign.Must(sign.NewStandardWebhooks(sign.StandardWebhooksConfig{KeyID: "acme"}))
 	ed25519Signer, ed25519Verifier := fixture.Pair("acme", fixture.Private().Ed25519)
 	ed25519Stranger, _ := fixture.Pair("acme", ed25519.NewKeyFromSeed([]byte(designSecret)))
+	// Keys of the profiles of RFC 9421: their ids are thumbprints. So a stranger to Web Bot Auth must name its own.
+	published := func(private ed25519.PrivateKey, id string) *sign.Key {
+		return sign.Must(sign.NewKey(sign.KeyConfig{ID: id, Purpose: "request-signing"}, private))
+	}
+	own := published(fixture.Private().Ed25519, ed25519Signer.Thumbprint())
+	stranger := ed25519.NewKeyFromSeed([]byte(designSecret))
 	for name, c := range map[string]struct {
 		scheme sign.Scheme
 		target string
@@ -37,6 +43,12 @@ func TestSchemes(t *testing.T) {
 		"GitHub":                 {sign.GitHub("acme"), "/hooks?x=1", []string{"X-GitHub-Delivery", "72d3162e"}},
 		"a made-up sender":       {acme{}, "/hooks?x=1", nil},
 		"Shopify":                {sign.Shopify("acme"), "/hooks?x=1", []string{"X-Shopify-Event-Id", "98880550"}},
+		"UCP":                    {sign.Must(rfc9421.New(rfc9421.UCP())), "/hooks?x=1", []string{"Idempotency-Key", `"k-1"`, "UCP-Agent", `profile="https://shop.test/.well-known/ucp"`}},
+		"UCP and Web Bot Auth":   {sign.Must(rfc9421.New(rfc9421.UCP())), "/hooks?x=1", []string{"Idempotency-Key", "k-1", "Signature-Agent", `sig1="https://shop.test/ucp";type=jwks_uri`}},
+		"Web Bot Auth":           {sign.Must(rfc9421.New(rfc9421.WebBotAuth())), "/hooks?x=1", []string{"Signature-Agent", `a="https://shop.test", sig1="https://b.test"`}},
+		"AdCP":                   {sign.Must(rfc9421.New(rfc9421.AdCP())), "/hooks?x=1", nil},
+		"AdCP 3.1":               {sign.Must(rfc9421.New(rfc9421.AdCP31())), "/hooks", nil},
+		"AdCP's webhooks":        {sign.Must(rfc9421.New(rfc9421.AdCPWebhooks())), "/hooks", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := signtest.SchemeHarness{
@@ -47,6 +59,12 @@ func TestSchemes(t *testing.T) {
 			}
 			if name == "v1 with Ed25519" {
 				h.Signer, h.Verifier, h.Stranger = ed25519Signer, ed25519Verifier, ed25519Stranger
+			}
+			if strings.Contains(name, "CP") || name == "Web Bot Auth" {
+				h.Signer, h.Verifier, h.Stranger = own, own, published(stranger, own.ID())
+			}
+			if strings.HasSuffix(name, "Web Bot Auth") {
+				h.Stranger = published(stranger, ed25519Stranger.Thumbprint())
 			}
 			signtest.RunScheme(t, h)
 		})
