@@ -90,7 +90,9 @@ func NewJWKSource(allow func(url string) bool) *JWKSource {
 	s.client = &http.Client{
 		Timeout: jwksTimeout,
 		Transport: &http.Transport{
-			DialContext:            func(ctx context.Context, network, address string) (net.Conn, error) { return s.dialer.DialContext(ctx, network, address) },
+			DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+				return s.dialer.DialContext(ctx, network, address)
+			},
 			DisableKeepAlives:      true,
 			DisableCompression:     true,
 			MaxResponseHeaderBytes: maxJWKSHeader,

@@ -1,0 +1,240 @@
+package rfc9421
+
+import (
+	"context"
+	"encoding/base64"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idem/sign"
+	"github.com/idem-go/idem/sign/internal/fixture"
+	"github.com/idem-go/idem/sign/signtest"
+)
+
+// signInput signs m as a peer would that says input in Signature-Input.
+func signInput(t *testing.T, s *profile, m *sign.Message, key *sign.Key, input string) {
+	t.Helper()
+	p := parameters{agent: true}
+	label, text := cutMember(input)
+	require.NoError(t, p.read(text), input)
+	base, err := s.appendBase(nil, m, p.components, "")
+	require.NoError(t, err, input)
+	signature, err := key.Sign(appendParams(base, text))
+	require.NoError(t, err)
+	headerOf(m).Set("Signature-Input", input)
+	headerOf(m).Set("Signature", label+"=:"+base64.StdEncoding.EncodeToString(signature)+":")
+}
+
+// A profile takes what its protocol says, and what could be used against somebody it refuses.
+func TestProfiles(t *testing.T) {
+	thumbprint := sign.Must(sign.NewKey(sign.KeyConfig{ID: "-"}, fixture.Private().Ed25519)).Thumbprint()
+	key := func(id string) *sign.Key {
+		return sign.Must(sign.NewKey(sign.KeyConfig{ID: id, Purpose: "request-signing"}, fixture.Private().Ed25519))
+	}
+	const (
+		agent  = `"signature-agent";key="sig1"`
+		wba    = `;created=1700000000;expires=1700000300;keyid="<thumbprint>";tag="web-bot-auth"`
+		nonced = `;nonce="n-0123456789abcdef"`
+		adcp   = `;created=1700000000;expires=1700000300;nonce="KXYnfEfJ0PBRZXQyVXfVQA";keyid="demo";alg="ed25519";tag="adcp/request-signing/v1"`
+		target = `"@method" "@target-uri" "@authority"`
+		typed  = ` "content-type" "content-digest"`
+		ucpGet = `("@method" "@authority" "@path")`
+		shop   = `"@method" "@authority" "@path"`
+	)
+	without := func(from, part string) string { return strings.Replace(from, part, "", 1) }
+	for _, c := range []struct {
+		profile Config
+		name    string
+		request string // method, target, body, and header fields, by |
+		input   string // of sig1
+		want    error
+	}{
+		{UCP(), "a GET", "GET|/c||", ucpGet + `;keyid="demo"`, nil},
+		{UCP(), "a GET with a query", "GET|/c?x=1||", `("@method" "@authority" "@path" "@query");keyid="demo"`, nil},
+		{UCP(), "a GET whose query is not covered", "GET|/c?x=1||", ucpGet + `;keyid="demo"`, sign.ReasonUncovered},
+		{UCP(), "a POST without a body", "POST|/c||Idempotency-Key: k-1", `(` + shop + ` "idempotency-key");keyid="demo"`, nil},
+		{UCP(), "a POST without a key", "POST|/c||", ucpGet + `;keyid="demo"`, sign.ReasonUncovered},
+		{UCP(), "a POST whose key is not covered", "POST|/c||Idempotency-Key: k-1", ucpGet + `;keyid="demo"`, sign.ReasonUncovered},
+		{UCP(), "a GET whose key is not covered", "GET|/c||Idempotency-Key: k-1", ucpGet + `;keyid="demo"`, sign.ReasonUncovered},
+		{UCP(), "a body", "POST|/c|{}|Idempotency-Key: k-1", `(` + shop + ` "idempotency-key"` + typed + `);keyid="demo"`, nil},
+		{UCP(), "a body without its type", "POST|/c|{}|Idempotency-Key: k-1", `(` + shop + ` "idempotency-key" "content-digest");keyid="demo"`, sign.ReasonUncovered},
+		{UCP(), "a body without a digest", "POST|/c|{}|Idempotency-Key: k-1", `(` + shop + ` "idempotency-key" "content-type");keyid="demo"`, sign.ReasonUncovered},
+		{UCP(), "no method", "GET|/c||", `("@authority" "@path");keyid="demo"`, sign.ReasonUncovered},
+		{UCP(), "no host", "GET|/c||", `("@method" "@path");keyid="demo"`, sign.ReasonUncovered},
+		{UCP(), "no key id", "GET|/c||", ucpGet + `;created=1700000000`, sign.CodeMissing},
+		{UCP(), "UCP-Agent not covered", `GET|/c||UCP-Agent: profile="https://p.test/ucp"`, ucpGet + `;keyid="demo"`, sign.ReasonUncovered},
+		{UCP(), "UCP-Agent over http", `GET|/c||UCP-Agent: profile="http://p.test/ucp"`, `(` + shop + ` "ucp-agent");keyid="demo"`, sign.CodeMalformed},
+		{UCP(), "UCP-Agent with two profiles", `GET|/c||UCP-Agent: profile="https://a.test/", profile="https://b.test/"`, `(` + shop + ` "ucp-agent");keyid="demo"`, sign.CodeMalformed},
+		{UCP(), "Signature-Agent not covered", `GET|/c||Signature-Agent: sig1="https://a.test"`, ucpGet + `;keyid="demo"`, sign.ReasonUncovered},
+		{UCP(), "created in the window", "GET|/c||", ucpGet + `;created=1700000050;keyid="demo"`, nil},
+		{UCP(), "created before the window", "GET|/c||", ucpGet + `;created=1699999900;keyid="demo"`, sign.CodeExpired},
+		{UCP(), "expired, without created", "GET|/c||", ucpGet + `;expires=1699999999;keyid="demo"`, sign.CodeExpired},
+		{UCP(), "another tag", "GET|/c||", ucpGet + `;keyid="demo";tag="adcp/request-signing/v1"`, sign.CodeInvalid},
+		{UCP(), "both", `GET|/c||Signature-Agent: sig1="https://a.test"`, `(` + shop + ` ` + agent + `)` + wba, nil},
+		{UCP(), "both, by another key id", `GET|/c||Signature-Agent: sig1="https://a.test"`, `(` + shop + ` ` + agent + `)` + strings.Replace(wba, "<thumbprint>", "demo", 1), sign.ReasonBadSignature},
+		{UCP(), "both, without expires", `GET|/c||Signature-Agent: sig1="https://a.test"`, `(` + shop + ` ` + agent + `)` + without(wba, ";expires=1700000300"), sign.CodeMissing},
+		{UCP(), "the least of Web Bot Auth", `GET|/c||Signature-Agent: sig1="https://a.test"`, `("@authority" ` + agent + `)` + wba, sign.ReasonUncovered},
+
+		{WebBotAuth(), "the least", `GET|/c?x=1||Signature-Agent: sig1="https://a.test"`, `("@authority" ` + agent + `)` + wba, nil},
+		{WebBotAuth(), "@target-uri", `GET|/c?x=1||Signature-Agent: sig1="https://a.test"`, `("@target-uri" ` + agent + `)` + wba, nil},
+		{WebBotAuth(), "a label that was changed", `GET|/c||Signature-Agent: a="https://a.test", sig1="https://b.test"`, `("@authority" "signature-agent";key="a")` + wba, nil},
+		{WebBotAuth(), "the whole field", `GET|/c||Signature-Agent: sig1="https://a.test"`, `("@authority" "signature-agent")` + wba, nil},
+		{WebBotAuth(), "a string, as in earlier drafts", `GET|/c||Signature-Agent: "https://a.test"`, `("@authority" "signature-agent")` + wba, nil},
+		{WebBotAuth(), "no host", `GET|/c||Signature-Agent: sig1="https://a.test"`, `("@path" ` + agent + `)` + wba, sign.ReasonUncovered},
+		{WebBotAuth(), "no agent", "GET|/c||", `("@authority")` + wba, sign.CodeMissing},
+		{WebBotAuth(), "an agent that is not covered", `GET|/c||Signature-Agent: sig1="https://a.test"`, `("@authority")` + wba, sign.ReasonUncovered},
+		{WebBotAuth(), "two agents, and none of them is meant", `GET|/c||Signature-Agent: a="https://a.test", b="https://b.test"`, `("@authority" "signature-agent";key="a" "signature-agent";key="b")` + wba, sign.CodeMalformed},
+		{WebBotAuth(), "an agent over http", `GET|/c||Signature-Agent: sig1="http://a.test"`, `("@authority" ` + agent + `)` + wba, sign.CodeMalformed},
+		{WebBotAuth(), "an agent that is no string", `GET|/c||Signature-Agent: sig1=1`, `("@authority" ` + agent + `)` + wba, sign.CodeMalformed},
+		{WebBotAuth(), "a directory that is no origin", `GET|/c||Signature-Agent: sig1="https://a.test/keys"`, `("@authority" ` + agent + `)` + wba, sign.CodeInvalid},
+		{WebBotAuth(), "a type that is not known", `GET|/c||Signature-Agent: sig1="https://a.test/keys";type=cimd`, `("@authority" ` + agent + `)` + wba, sign.CodeInvalid},
+		{WebBotAuth(), "no created", `GET|/c||Signature-Agent: sig1="https://a.test"`, `("@authority" ` + agent + `)` + without(wba, ";created=1700000000"), sign.CodeMissing},
+		{WebBotAuth(), "no expires", `GET|/c||Signature-Agent: sig1="https://a.test"`, `("@authority" ` + agent + `)` + without(wba, ";expires=1700000300"), sign.CodeMissing},
+		{WebBotAuth(), "no tag", `GET|/c||Signature-Agent: sig1="https://a.test"`, `("@authority" ` + agent + `)` + without(wba, `;tag="web-bot-auth"`), sign.CodeMissing},
+		{WebBotAuth(), "a key id that is not the thumbprint", `GET|/c||Signature-Agent: sig1="https://a.test"`, `("@authority" ` + agent + `)` + strings.Replace(wba, "<thumbprint>", "demo", 1), sign.ReasonBadSignature},
+		{WebBotAuth(), "a shared secret", `GET|/c||Signature-Agent: sig1="https://a.test"`, `("@authority" ` + agent + `)` + wba + `;alg="hmac-sha256"`, sign.ReasonWrongAlgorithm},
+		{WebBotAuth(), "a GET with a body", `GET|/c|{}|Signature-Agent: sig1="https://a.test"`, `("@authority" ` + agent + `)` + wba, sign.ReasonUncovered},
+		{WebBotAuth(), "a POST by the least", `POST|/c||Signature-Agent: sig1="https://a.test"`, `("@authority" ` + agent + `)` + wba + nonced, sign.ReasonUncovered},
+		{WebBotAuth(), "a POST", `POST|/c|{}|Signature-Agent: sig1="https://a.test"`, `(` + shop + ` ` + agent + typed + `)` + wba + nonced, nil},
+		{WebBotAuth(), "a POST whose type is not covered", `POST|/c|{}|Signature-Agent: sig1="https://a.test"`, `(` + shop + ` ` + agent + ` "content-digest")` + wba + nonced, sign.ReasonUncovered},
+		{WebBotAuth(), "a POST without a nonce", `POST|/c||Signature-Agent: sig1="https://a.test"`, `(` + shop + ` ` + agent + `)` + wba, sign.CodeMissing},
+
+		{AdCP(), "a body", "POST|/c|{}|", `(` + target + typed + `)` + adcp, nil},
+		{AdCP(), "no body", "GET|/c||", `(` + target + `)` + adcp, nil},
+		{AdCP(), "a path in another spelling", "POST|/x/../%63|{}|", `(` + target + typed + `)` + adcp, nil},
+		{AdCP(), "members of one name", `POST|/c|{"a":{"b":1,"c":[{"b":1},{"b":2}],"b":2}}|`, `(` + target + typed + `)` + adcp, sign.CodeMalformed},
+		{AdCP(), "members of one name, spelled in two ways", `POST|/c|{"idempotency_key":1,"idempotency\u005fkey":2}|`, `(` + target + typed + `)` + adcp, sign.CodeMalformed},
+		{AdCP(), "values that are alike", `POST|/c|[{"a":"a","b":["a","a"]},{"a":"b"}]|`, `(` + target + typed + `)` + adcp, nil},
+		{AdCP(), "no JSON", "POST|/c|{} {}|", `(` + target + typed + `)` + adcp, sign.CodeMalformed},
+		{AdCP(), "half a body", `POST|/c|{"a":[1|`, `(` + target + typed + `)` + adcp, sign.CodeMalformed},
+		{AdCP(), "a body without a digest", "POST|/c|{}|", `(` + target + ` "content-type")` + adcp, sign.ReasonUncovered},
+		{AdCP(), "more than 300 s", "POST|/c|{}|", `(` + target + typed + `)` + strings.Replace(adcp, "1700000300", "1700000301", 1), sign.CodeMalformed},
+		{AdCP(), "5 minutes old", "POST|/c|{}|", `(` + target + typed + `)` + strings.NewReplacer("1700000000", "1699999640", "1700000300", "1699999940").Replace(adcp), nil},
+		{AdCP(), "older", "POST|/c|{}|", `(` + target + typed + `)` + strings.NewReplacer("1700000000", "1699999640", "1700000300", "1699999939").Replace(adcp), sign.CodeExpired},
+		{AdCP(), "61 s ahead", "POST|/c|{}|", `(` + target + typed + `)` + strings.Replace(adcp, "1700000000", "1700000061", 1), sign.CodeNotYetValid},
+		{AdCP(), "a short nonce", "POST|/c|{}|", `(` + target + typed + `)` + strings.Replace(adcp, "KXYnfEfJ0PBRZXQyVXfVQA", "KXYnfEfJ0PBRZXQyVXfV", 1), sign.CodeMalformed},
+		{AdCP(), "a nonce with padding", "POST|/c|{}|", `(` + target + typed + `)` + strings.Replace(adcp, "KXYnfEfJ0PBRZXQyVXfVQA", "KXYnfEfJ0PBRZXQyVXfVQA==", 1), sign.CodeMalformed},
+		{AdCP(), "the tag of webhooks", "POST|/c|{}|", `(` + target + typed + `)` + strings.Replace(adcp, "request", "webhook", 1), sign.CodeInvalid},
+		{AdCP31(), "a body without a digest", "POST|/c|{}|", `(` + target + ` "content-type")` + adcp, sign.ReasonUncovered},
+	} {
+		t.Run(c.profile.rules.name+"/"+c.name, func(t *testing.T) {
+			s := newScheme(t, c.profile)
+			part := strings.SplitN(c.request, "|", 4)
+			h := http.Header{}
+			if part[2] != "" {
+				h.Set("Content-Type", "application/json")
+				if strings.Contains(c.input, `"content-digest"`) {
+					h.Set("Content-Digest", digestOf(part[2]))
+				}
+			}
+			if name, value, ok := strings.Cut(part[3], ": "); ok {
+				h.Set(name, value)
+			}
+			m := &sign.Message{Method: part[0], Target: part[1], Host: "api.example.com", Source: &fixture.Source{Header: h, Body: []byte(part[2])}}
+			signInput(t, s, m, key("demo"), "sig1="+strings.Replace(c.input, "<thumbprint>", thumbprint, 1))
+			config := sign.Config{Scheme: s, GuardedByKey: true}
+			_, err := fixture.Verifier(config, key("demo"), key(thumbprint)).Verify(t.Context(), m)
+			require.ErrorIs(t, err, c.want)
+		})
+	}
+}
+
+// A key of another purpose, or of none, is none of AdCP's, and the one of webhooks signs no request.
+func TestPurposes(t *testing.T) {
+	for _, c := range []struct {
+		profile Config
+		purpose string
+		want    error
+	}{
+		{AdCP(), "request-signing", nil},
+		{AdCP(), "webhook-signing", sign.ReasonWrongPurpose},
+		{AdCP(), "", sign.ReasonWrongPurpose},
+		{AdCPWebhooks(), "request-signing", nil},
+		{AdCPWebhooks(), "webhook-signing", nil},
+		{AdCPWebhooks(), "governance-signing", sign.ReasonWrongPurpose},
+	} {
+		key := sign.Must(sign.NewKey(sign.KeyConfig{ID: "demo", Purpose: c.purpose}, fixture.Private().ECDSA))
+		config := sign.Config{Scheme: newScheme(t, c.profile)}
+		r := signtest.NewRequest(t, nil, "https://shop.test/c", "{}")
+		fixture.Sign(t, r, key, sign.RequestOptions{Scheme: config.Scheme})
+		require.ErrorIs(t, fixture.Verify(t, config, r, key), c.want, c.purpose)
+	}
+}
+
+// What a client cannot sign, its verifier would refuse.
+func TestProfilesDoNotSign(t *testing.T) {
+	ed := sign.Must(sign.NewKey(sign.KeyConfig{ID: "demo"}, fixture.Private().Ed25519))
+	own := sign.Must(sign.NewKey(sign.KeyConfig{ID: ed.Thumbprint()}, fixture.Private().Ed25519))
+	for _, c := range []struct {
+		name     string
+		profile  Config
+		key      *sign.Key
+		fields   []string
+		lifetime time.Duration
+		want     error
+	}{
+		{"UCP, a shared secret", UCP(), signtest.Demo, []string{"Idempotency-Key", "k-1"}, 0, sign.ReasonWrongAlgorithm},
+		{"UCP, no Idempotency-Key", UCP(), ed, nil, 0, sign.ReasonUncovered},
+		{"Web Bot Auth, no agent", WebBotAuth(), own, nil, 0, sign.CodeMissing},
+		{"Web Bot Auth, another id", WebBotAuth(), ed, []string{"Signature-Agent", `sig1="https://a.test"`}, 0, sign.CodeInvalid},
+		{"AdCP, too long a life", AdCP(), ed, nil, 301 * time.Second, sign.CodeMalformed},
+	} {
+		r := signtest.NewRequest(t, nil, "https://shop.test/c", "{}", c.fields...)
+		err := sign.Request(r, c.key, sign.RequestOptions{Scheme: newScheme(t, c.profile), Lifetime: c.lifetime})
+		require.ErrorIs(t, err, c.want, c.name)
+	}
+}
+
+// The key is looked for where what is signed says, together with its id.
+func TestLocate(t *testing.T) {
+	key := sign.Must(sign.NewKey(sign.KeyConfig{ID: "-"}, fixture.Private().Ed25519))
+	key = sign.Must(sign.NewKey(sign.KeyConfig{ID: key.Thumbprint()}, fixture.Private().Ed25519))
+	for _, c := range []struct {
+		profile     Config
+		field, name string
+		want        string
+	}{
+		{UCP(), "UCP-Agent", `profile="https://p.test/.well-known/ucp"`, "https://p.test/.well-known/ucp"},
+		{UCP(), "Signature-Agent", `sig1="https://p.test/ucp";type=jwks_uri`, "https://p.test/ucp"},
+		{WebBotAuth(), "Signature-Agent", `sig1="https://a.test"`, "https://a.test/.well-known/http-message-signatures-directory"},
+		{WebBotAuth(), "Signature-Agent", `x="https://x.test";type=jwks_uri, sig1="https://a.test/";type=directory`, "https://a.test/.well-known/http-message-signatures-directory"},
+	} {
+		keys := &located{}
+		config := sign.Config{Scheme: newScheme(t, c.profile), Keys: keys, GuardedByKey: true}
+		r := signtest.NewRequest(t, nil, "https://shop.test/c", "{}", c.field, c.name, "Idempotency-Key", "k-1")
+		fixture.Sign(t, r, key, sign.RequestOptions{Scheme: config.Scheme})
+		require.ErrorIs(t, fixture.Verify(t, config, r), sign.ReasonUnknownKey)
+		require.Equal(t, &located{sign.KeyStore(nil), c.want, key.ID()}, keys)
+	}
+}
+
+type located struct {
+	sign.KeyStore
+	url, id string
+}
+
+func (l *located) KeysAt(_ context.Context, url, id string) ([]*sign.Key, error) {
+	l.url, l.id = strings.Clone(url), strings.Clone(id)
+	return nil, nil
+}
+
+// A verifier of UCP must be told that a guard is there. It does not use nonces up: the same message is the same operation.
+func TestUCPLeavesReplaysToAGuard(t *testing.T) {
+	s, key := newScheme(t, UCP()), sign.Must(sign.NewKey(sign.KeyConfig{ID: "demo"}, fixture.Private().Ed25519))
+	config := sign.Config{Scheme: s, Keys: sign.Must(sign.NewRing(key)), Clock: fixture.Clock}
+	_, err := sign.NewVerifier(config)
+	require.Equal(t, []string{"Config.GuardedByKey"}, fixture.ConfigErrors(t, err))
+	config.GuardedByKey = true
+	verifier := sign.Must(sign.NewVerifier(config))
+	r := signtest.NewRequest(t, nil, "https://shop.test/c", "{}", "Idempotency-Key", "k-1")
+	fixture.Sign(t, r, key, sign.RequestOptions{Scheme: s})
+	for range 2 {
+		verified, err := verifier.Verify(t.Context(), fixture.Message(r))
+		require.NoError(t, err)
+		require.Equal(t, sign.Verified{KeyID: "demo", Owner: "demo", Scheme: "ucp", Algorithm: sign.Ed25519, Time: fixture.Now, EventID: "k-1"}, verified)
+	}
+}
