@@ -26,6 +26,7 @@ import (
 	"github.com/idem-go/idem/idemtest"
 	"github.com/idem-go/idem/operate"
 	"github.com/idem-go/idem/sign"
+	"github.com/idem-go/idem/sign/rfc9421"
 )
 
 // The code of these pages stands in a test as it stands there, and so compiles. What needs another module is in that module.
@@ -36,7 +37,7 @@ func TestCode(t *testing.T) {
 		sources += unindented(page(t, name)) + "\n"
 	}
 	for name, count := range map[string]int{
-		"clients.md": 3, "duplicates.md": 1, "limits.md": 4, "messages.md": 3, "migrating.md": 4, "mounting.md": 6, "operating.md": 1, "policies.md": 4, "problems.md": 4, "production.md": 1, "rpc.md": 3, "scheduled.md": 2, "signing.md": 2, "steps.md": 3, "stores.md": 7, "testing.md": 3, "tokens.md": 5, "watermill.md": 1,
+		"clients.md": 3, "duplicates.md": 1, "limits.md": 4, "messages.md": 3, "migrating.md": 4, "mounting.md": 6, "operating.md": 1, "policies.md": 4, "problems.md": 4, "production.md": 1, "rpc.md": 3, "scheduled.md": 2, "signing.md": 3, "steps.md": 3, "stores.md": 7, "testing.md": 3, "tokens.md": 5, "watermill.md": 1,
 	} {
 		blocks := strings.Split(page(t, name), "```go\n")[1:]
 		require.Len(t, blocks, count, name)
@@ -172,6 +173,22 @@ func _(engine *core.Engine, server *http.Server) error {
 }
 
 // signing.md
+
+func _(engine *core.Engine, r *gin.Engine, partners map[string]bool, receive gin.HandlerFunc) error {
+	source := sign.NewJWKSource(func(url string) bool { return partners[url] }) // or true: anybody may sign, and is known by their URL
+	verifier, err := sign.NewVerifier(sign.Config{
+		Keys: source, Scheme: sign.Must(rfc9421.New(rfc9421.UCP())),
+		Hosts:        []string{"shop.example.com"},
+		GuardedByKey: true, // UCP has no nonce: the guard below stops replays
+	})
+	if err != nil {
+		return err
+	}
+	checkout := engine.MustGuard(core.Policy{Key: core.Header(core.Required), User: core.UserFromCaller()})
+
+	r.POST("/checkout-sessions", ginidem.Verify(verifier), ginidem.New(checkout), receive)
+	return nil
+}
 
 func _(engine *core.Engine, secret []byte, r *gin.Engine, receive gin.HandlerFunc) error {
 	key, err := sign.NewHMACKey(sign.KeyConfig{ID: "demo"}, secret) // at least 32 bytes; or sign.NewKey for Ed25519 and others

@@ -30,9 +30,9 @@
 // # Schemes
 //
 //   - [NewV1], the default: HMAC-SHA256 and Ed25519.
-//   - HTTP Message Signatures (RFC 9421): package sign/rfc9421.
+//   - HTTP Message Signatures (RFC 9421): package sign/rfc9421, also in the profiles of UCP, Web Bot Auth and AdCP.
 //   - [NewStandardWebhooks]: webhooks of Svix and others.
-//   - [Stripe], [GitHub], [Slack] and [Shopify]: webhooks of these senders.
+//   - [Stripe], [GitHub], [Slack], [Shopify] and [ACP]: webhooks of these senders.
 //   - Sorted parameters, as Jeepay, XunhuPay and other gateways sign them: package sign/sortedparams.
 //   - An implementation of [Scheme] of your own.
 //
@@ -47,11 +47,17 @@
 //  4. The body, up to [Config].BodyLimit, its digest, and the signature, which is compared in constant time.
 //  5. The nonce: the key's owner is within [Config].NonceQuota, and the key has not used this nonce before. One atomic step
 //     marks it as used. It is remembered until the timestamp has left the window by every server's clock ([Config].Margin).
-//     Messages without a timestamp ([Signature].NoTimestamp) have no nonce.
+//     Messages without a timestamp ([Signature].NoTimestamp), and some others ([Signature].NoNonce), have no nonce.
+//
+// A scheme may have a last check ([Demands].Finish).
 //
 // So nobody can use up the nonces of others, and a message that is too old costs no reading of its body. Package
 // sign/sortedparams is the exception: it reads the body, which holds parameters, first. A message of an unknown key passes
 // through the same steps as one with a bad signature, and gets the same answer.
+//
+// # Keys on the web
+//
+// A [JWKSource] finds keys at URLs, for partners who publish them. Messages of some schemes say where; the URL is then the owner.
 //
 // # Answers
 //
@@ -102,5 +108,5 @@
 // # For schemes of your own
 //
 // Only implementations of [Scheme] need these names: the methods of [Message], [Signature], [Additions],
-// [Errorf], [ParseTimestamp], [NonceOf], [Key.Sign] and [Key.Verify].
+// [Demands], [Errorf], [ParseTimestamp], [NonceOf], [Key.Sign] and [Key.Verify].
 package sign

@@ -289,7 +289,12 @@ func TestJWKSourceKeysMove(t *testing.T) {
 	})
 	a, b := w.one(t, w.at("/a"), "k-1"), w.one(t, w.at("/b"), "k-1")
 	require.NotEqual(t, a.Owner(), b.Owner())
-	require.NotEqual(t, a.published, b.published, "so that one owner uses up none of the other's nonces")
+	nonces := make(nonceNames)
+	v := Must(NewVerifier(Config{Keys: w.source, Nonces: nonces}))
+	for _, key := range []*Key{a, b} {
+		require.Nil(t, v.useNonce(t.Context(), &Signature{Nonce: "n", Created: 1700000000}, key, time.Unix(1700000000, 0)))
+	}
+	require.Len(t, nonces, 2, "one owner uses up none of the other's nonces")
 	_, err := w.keys(t, w.at("/b"), a.Thumbprint())
 	require.ErrorIs(t, err, ReasonUnknownKey, "a's key does not sign for b")
 
@@ -449,3 +454,13 @@ func TestJWKSourceHasNoTestKeys(t *testing.T) {
 	_, err := w.keys(t, w.at("/keys"), "k-1")
 	require.ErrorIs(t, err, ReasonUnknownKey)
 }
+
+// nonceNames are the keys whose nonces were used.
+type nonceNames map[string]bool
+
+func (n nonceNames) Use(_ context.Context, keyID, _ string, _ time.Duration) (bool, error) {
+	n[keyID] = true
+	return true, nil
+}
+
+func (nonceNames) Limits() (int, bool) { return 0, true }

@@ -25,6 +25,14 @@ type KeyStore interface {
 	Keys(ctx context.Context, id string) ([]*Key, error)
 }
 
+// urlKeyStore is a KeyStore that knows where keys are published.
+type urlKeyStore interface {
+	KeyStore
+	KeysAt(ctx context.Context, url, id string) ([]*Key, error)
+}
+
+var _ urlKeyStore = (*JWKSource)(nil)
+
 // Ring is a set of keys in memory. Several keys may be live at once, also under one id, as while a client changes its secret.
 // The zero value has no keys. It is safe for concurrent use.
 type Ring struct {

@@ -3,6 +3,7 @@ package sign_test
 import (
 	"crypto/ed25519"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -39,6 +40,7 @@ func TestSchemes(t *testing.T) {
 		"sorted, in the header":  {sign.Must(sortedparams.New(sortedparams.Config{})), "/hooks", nil},
 		"sorted, among the rest": {sign.Must(sortedparams.New(sortedparams.Config{InParams: true})), "/hooks", nil},
 		"Stripe":                 {sign.Stripe("acme"), "/hooks?x=1", nil},
+		"ACP":                    {sign.ACP("acme"), "/hooks?x=1", nil},
 		"Slack":                  {sign.Slack("acme"), "/hooks?x=1", nil},
 		"GitHub":                 {sign.GitHub("acme"), "/hooks?x=1", []string{"X-GitHub-Delivery", "72d3162e"}},
 		"a made-up sender":       {acme{}, "/hooks?x=1", nil},
@@ -60,7 +62,7 @@ func TestSchemes(t *testing.T) {
 			if name == "v1 with Ed25519" {
 				h.Signer, h.Verifier, h.Stranger = ed25519Signer, ed25519Verifier, ed25519Stranger
 			}
-			if strings.Contains(name, "CP") || name == "Web Bot Auth" {
+			if scheme := c.scheme; scheme != nil && slices.Contains([]string{"ucp", "web-bot-auth", "adcp", "adcp-webhooks"}, scheme.Name()) {
 				h.Signer, h.Verifier, h.Stranger = own, own, published(stranger, own.ID())
 			}
 			if strings.HasSuffix(name, "Web Bot Auth") {

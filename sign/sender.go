@@ -21,6 +21,7 @@ type sender struct {
 	timestamp string                        // the header field of the timestamp; "": none, or it is in the field of the signature
 	version   string                        // comes before a signature, with a "="; "": nothing does
 	list      bool                          // the signature's field is a list: t=1700000000,v1=…,v1=…
+	anyCase   bool                          // the signature may be in capitals
 	content   func(timestamp string) string // what is signed before the body
 	encoding  interface {
 		EncodeToString([]byte) string
@@ -55,6 +56,21 @@ func Stripe(keyID string) Scheme {
 	return newSender(sender{
 		name: "stripe", signature: "Stripe-Signature", version: "v1", list: true,
 		content: func(timestamp string) string { return timestamp + "." }, encoding: hexadecimal{}, event: "id",
+	}, keyID)
+}
+
+// ACP returns the scheme of webhooks in the Agentic Commerce Protocol (openapi.agentic_checkout_webhook.yaml, 2026-04-17):
+//
+//	Merchant-Signature: t=1709123456,v1=e3b0c442…
+//
+// It is [Stripe]'s under another name, and with hexadecimal in any case. The body has no event id, so [Verified].EventID is a
+// digest of it. The protocol recommends to allow 5 minutes: set [Config].Window.
+//
+// Messages name no key. The verifier uses the keys of the id keyID. Empty: "webhooks".
+func ACP(keyID string) Scheme {
+	return newSender(sender{
+		name: "acp", signature: "Merchant-Signature", version: "v1", list: true, anyCase: true,
+		content: func(timestamp string) string { return timestamp + "." }, encoding: hexadecimal{},
 	}, keyID)
 }
 
@@ -181,6 +197,9 @@ func (s *sender) parseList(list string, sig *Signature) (timestamp string, err e
 
 // parseValue decodes a signature. It accepts one text for each.
 func (s *sender) parseValue(text string, sig *Signature) error {
+	if s.anyCase {
+		text = strings.ToLower(text)
+	}
 	value, err := s.encoding.DecodeString(text)
 	if err != nil || len(value) != sha256.Size || s.encoding.EncodeToString(value) != text {
 		return Errorf(CodeMalformed, "%s is not an HMAC-SHA256 in the sender's encoding", s.signature)

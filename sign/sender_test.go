@@ -218,6 +218,24 @@ func TestSenderKeys(t *testing.T) {
 	require.ErrorIs(t, err, sign.ReasonWrongAlgorithm)
 }
 
+// ACP's signature is Stripe's, in a field of its own.
+func TestACP(t *testing.T) {
+	const at, body = 1709123456, `{"type":"order_create","data":{"type":"order","id":"ord_123"}}`
+	key := senderKey("the secret of a merchant")
+	r := delivery(t, sign.ACP("acme"), key, at, body)
+	value := r.Header.Get("Merchant-Signature")
+	require.Regexp(t, `^t=1709123456,v1=[0-9a-f]{64}$`, value)
+	require.Equal(t, delivery(t, sign.Stripe("acme"), key, at, body).Header.Get("Stripe-Signature"), value)
+	r.Header.Set("Merchant-Signature", "t=1709123456,v1="+strings.ToUpper(strings.TrimPrefix(value, "t=1709123456,v1=")))
+	v := senderVerifier(sign.ACP("acme"), at, key)
+	verified, err := v.Verify(t.Context(), fixture.Message(r))
+	require.NoError(t, err)
+	require.Equal(t, "sha256="+sign.NonceOf([]byte(body)), verified.EventID)
+	r.Header.Set("Merchant-Signature", value)
+	_, err = v.Verify(t.Context(), fixture.Message(r))
+	require.ErrorIs(t, err, sign.CodeReplayed, "in another spelling")
+}
+
 // FuzzSenders sends anything: nothing panics, and nothing that was not signed is accepted.
 func FuzzSenders(f *testing.F) {
 	schemes := []sign.Scheme{

@@ -485,9 +485,7 @@ func (v *Verifier) keys(ctx context.Context, s *Signature) ([]*Key, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, v.c.StoreTimeout)
 	defer cancel()
-	if at, ok := v.c.Keys.(interface {
-		KeysAt(ctx context.Context, url, id string) ([]*Key, error)
-	}); ok && s.KeyURL != "" {
+	if at, ok := v.c.Keys.(urlKeyStore); ok && s.KeyURL != "" {
 		return at.KeysAt(ctx, s.KeyURL, s.KeyID)
 	}
 	return v.c.Keys.Keys(ctx, s.KeyID)

@@ -654,3 +654,48 @@ func TestManyMessagesAtOnce(t *testing.T) {
 	require.EqualValues(t, 50, accepted.Load())
 	require.EqualValues(t, 50*7, replayed.Load())
 }
+
+// demanding is a scheme with demands.
+type demanding struct {
+	sign.Scheme
+	demands sign.Demands
+}
+
+func (d demanding) Demands() sign.Demands { return d.demands }
+
+func TestDemands(t *testing.T) {
+	v1 := sign.Must(sign.NewV1(sign.V1Config{}))
+	for _, c := range []struct {
+		config  sign.Config
+		demands sign.Demands
+		want    []string
+	}{
+		{sign.Config{}, sign.Demands{Guard: true}, []string{"Config.GuardedByKey"}},
+		{sign.Config{GuardedByKey: true}, sign.Demands{Guard: true}, nil},
+		{sign.Config{Window: time.Minute}, sign.Demands{Behind: time.Minute}, []string{"Config.Window"}},
+		{sign.Config{}, sign.Demands{Behind: 2 * time.Hour}, []string{"Config.Scheme"}},
+		{sign.Config{}, sign.Demands{Behind: time.Minute, Ahead: -time.Second}, []string{"Config.Scheme"}},
+	} {
+		c.config.Keys, c.config.Scheme = sign.Must(sign.NewRing()), demanding{v1, c.demands}
+		_, err := sign.NewVerifier(c.config)
+		if c.want == nil {
+			require.NoError(t, err)
+			continue
+		}
+		require.Equal(t, c.want, fixture.ConfigErrors(t, err))
+	}
+
+	// The window is as demanded, and the last check comes when the nonce is used up.
+	now, refuse := fixture.Now, error(sign.CodeMalformed)
+	scheme := demanding{v1, sign.Demands{Behind: 100 * time.Second, Ahead: 10 * time.Second, Finish: func(*sign.Message) error { return refuse }}}
+	v := fixture.Verifier(sign.Config{Scheme: scheme, Clock: func() time.Time { return now }}, signtest.Demo)
+	r := fixture.Sign(t, signtest.NewRequest(t, nil, "http://shop.test/a", "{}"), signtest.Demo, sign.RequestOptions{})
+	for _, c := range []struct {
+		later time.Duration
+		want  error
+	}{{-11 * time.Second, sign.CodeNotYetValid}, {101 * time.Second, sign.CodeExpired}, {100 * time.Second, sign.CodeMalformed}, {-10 * time.Second, sign.CodeReplayed}} {
+		now = fixture.Now.Add(c.later)
+		_, err := v.Verify(t.Context(), fixture.Message(r))
+		require.ErrorIs(t, err, c.want, c.later)
+	}
+}

@@ -2,6 +2,8 @@ package interop_test
 
 import (
 	"context"
+	"crypto/ed25519"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -14,6 +16,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/httpidem"
 	"github.com/idem-go/idem/sign"
 	"github.com/idem-go/idem/sign/internal/fixture"
 	"github.com/idem-go/idem/sign/rfc9421"
@@ -327,5 +331,91 @@ func TestWebBotAuthVectors(t *testing.T) {
 		keys := sign.Must(sign.ParseJWKS(sign.Must(json.Marshal(map[string]any{"keys": []any{j}})), ""))
 		require.Len(t, keys, 1)
 		require.Equal(t, v.Thumbprint, keys[0].Thumbprint())
+	}
+}
+
+// What the specification of UCP shows (its page Message Signatures at fdcf8934, Apache-2.0): its keys, and its requests,
+// whose signatures are cut off there and are made anew here.
+func TestUCPExamples(t *testing.T) {
+	keys := sign.Must(sign.ParseJWKS([]byte(`{"keys":[
+		{"kid":"key-2024-01-15","kty":"EC","crv":"P-256","x":"WKn-ZIGevcwGIyyrzFoZNBdaq9_TsqzGl96oc0CWuis","y":"y77t-RvAHRKTsSGdIYUfweuOvwrvDD-Q3Hv5J0fSKbE","use":"sig","alg":"ES256"},
+		{"kid":"poqkLGiymh_W0uP6PZFw-dvez3QJT5SolqXBCW38r0U","kty":"OKP","crv":"Ed25519","x":"JrQLj5P_89iXES9-vFgrIy29clF9CC_oPPsw3c5D0bs","use":"sig","alg":"EdDSA"}
+	]}`), ""))
+	require.Len(t, keys, 2)
+	require.Equal(t, keys[1].ID(), keys[1].Thumbprint())
+
+	const platform = `profile="https://platform.example/.well-known/ucp"`
+	scheme := sign.Must(rfc9421.New(rfc9421.UCP()))
+	seed := sign.Must(base64.RawURLEncoding.DecodeString("n4Ni-HpISpVObnQMW0wOhCKROaIKqKtW_2ZYb2p9KcU")) // of the second key: RFC 9421, appendix B.1.4
+	for _, c := range []struct {
+		method, path, body string
+		fields             map[string]string
+		input              string
+		key                any
+		at                 int64
+	}{
+		{"POST", "/checkout-sessions", `{"line_items":[]}`, map[string]string{"UCP-Agent": platform, "Idempotency-Key": "550e8400-e29b-41d4-a716-446655440000"},
+			`("@method" "@authority" "@path" "ucp-agent" "idempotency-key" "content-digest" "content-type");keyid="platform-2026"`, fixture.Private().ECDSA, 0},
+		{"GET", "/checkout-sessions/chk_123", "", nil, `("@method" "@authority" "@path");keyid="platform-2026"`, fixture.Private().ECDSA, 0},
+		{"POST", "/mcp", `{"jsonrpc":"2.0","id":1}`, map[string]string{"UCP-Agent": platform, "Idempotency-Key": "550e8400-e29b-41d4-a716-446655440000"},
+			`("@method" "@authority" "@path" "content-digest" "content-type" "ucp-agent" "idempotency-key");keyid="platform-2026"`, fixture.Private().ECDSA, 0},
+		{"POST", "/checkout-sessions", `{"line_items":[]}`, map[string]string{
+			"UCP-Agent": platform, "Idempotency-Key": "550e8400-e29b-41d4-a716-446655440000",
+			"Signature-Agent": `sig1="https://platform.example/.well-known/ucp";type=jwks_uri`,
+		}, `("@method" "@authority" "@path" "signature-agent";key="sig1" "ucp-agent" "idempotency-key" "content-digest" "content-type");keyid="poqkLGiymh_W0uP6PZFw-dvez3QJT5SolqXBCW38r0U";created=1738617600;expires=1738621200;tag="web-bot-auth"`,
+			ed25519.NewKeyFromSeed(seed), 1738617600},
+	} {
+		header := make(http.Header)
+		for name, value := range c.fields {
+			header.Set(name, value)
+		}
+		if c.body != "" {
+			header.Set("Content-Type", "application/json")
+			header.Set("Content-Digest", digestOf(c.body))
+		}
+		values := map[string]string{
+			`"@method"`: c.method, `"@authority"`: "merchant.example.com", `"@path"`: c.path,
+			`"signature-agent";key="sig1"`: `"https://platform.example/.well-known/ucp";type=jwks_uri`,
+		}
+		list, params, _ := strings.Cut(c.input[1:], ")")
+		var base strings.Builder
+		for _, name := range strings.Fields(list) {
+			value, ok := values[name]
+			if !ok {
+				value = header.Get(strings.Trim(name, `"`))
+			}
+			fmt.Fprintf(&base, "%s: %s\n", name, value)
+		}
+		fmt.Fprintf(&base, `"@signature-params": (%s)%s`, list, params)
+		_, rest, _ := strings.Cut(params, `keyid="`)
+		id, _, _ := strings.Cut(rest, `"`)
+		key := sign.Must(sign.NewKey(sign.KeyConfig{ID: id}, c.key))
+		header.Set("Signature-Input", "sig1="+c.input)
+		header.Set("Signature", "sig1=:"+base64.StdEncoding.EncodeToString(sign.Must(key.Sign([]byte(base.String()))))+":")
+		m := &sign.Message{Method: c.method, Target: c.path, Host: "merchant.example.com", Source: &fixture.Source{Header: header, Body: []byte(c.body)}}
+		config := sign.Config{Scheme: scheme, GuardedByKey: true, Clock: func() time.Time { return time.Unix(c.at, 0) }}
+		_, err := fixture.Verifier(config, key).Verify(t.Context(), m)
+		require.NoError(t, err, c.input)
+	}
+}
+
+// What UCP leaves open, a guard closes: a message that comes again is the same operation.
+func TestUCPBehindAGuard(t *testing.T) {
+	key, public := fixture.Pair("platform-2026", fixture.Private().ECDSA)
+	scheme := sign.Must(rfc9421.New(rfc9421.UCP()))
+	verifier := sign.Must(sign.NewVerifier(sign.Config{Keys: sign.Must(sign.NewRing(public)), Scheme: scheme, GuardedByKey: true}))
+	for name, source := range map[string]core.KeySource{"by its key": core.Header(core.Required), "by its event": core.CallerEvent()} {
+		guard := sign.Must(core.New(core.Config{})).MustGuard(core.Policy{Key: source, User: core.UserFromCaller()})
+		runs := 0
+		mux := http.NewServeMux()
+		mux.Handle("POST /checkout", httpidem.Verify(verifier)(httpidem.New(guard)(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { runs++ }))))
+		r := newRequest(t, serve(t, mux)+"/checkout")
+		r.Header.Set("Idempotency-Key", "550e8400-e29b-41d4-a716-446655440000")
+		require.NoError(t, sign.Request(r, key, sign.RequestOptions{Scheme: scheme}))
+		for range 3 {
+			status, code := send(t, r, body)
+			require.Equal(t, 200, status, code)
+		}
+		require.Equal(t, 1, runs, name)
 	}
 }

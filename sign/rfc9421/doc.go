@@ -51,11 +51,18 @@
 //   - Several signatures, unless [Config].Label names the one to verify. Signature-Input, Signature or Content-Digest in
 //     several lines.
 //   - Labels, components or parameters that occur twice, and base64 whose unused bits are not zero.
-//   - So the messages of Web Bot Auth, which cover neither method nor path.
+//   - So the messages of Web Bot Auth, UCP and AdCP, which have profiles of their own.
 //   - More than 64 components. More than 300 parts of a field that is not in its serialised form, or has several signatures.
 //
 // Optional white space of structured fields (RFC 8941) is accepted. The signature base contains the serialised form of what was
 // parsed. The parameter expires can only shorten the verifier's window.
+//
+// # Published profiles
+//
+// [UCP], [WebBotAuth], [AdCP], [AdCP31] and [AdCPWebhooks] return the configurations of published protocols. Each says what it
+// wants and what it leaves open. All else is as above: one signature, or that of [Config].Label; no parameters of components, but
+// for key of signature-agent; fields in single lines; nothing that the RFC does not define. They take the client's URL for https, also
+// behind a proxy; clear [Config].HTTPS to try them without TLS.
 //
 // A component that is not covered, another body, another algorithm and a bad signature look the same to the client
 // ([sign.CodeInvalid]). The [sign.Reason] of the Go error tells them apart.

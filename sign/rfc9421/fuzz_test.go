@@ -24,9 +24,11 @@ func FuzzSignatureInput(f *testing.F) {
 	f.Add(`sig1=("a");nonce="\`)
 	f.Add(`sig1=("@method");created=-`)
 	f.Add(`sig1=(%"a%ff");keyid=%"%22"`)
-	open, labelled := newScheme(f, Config{}), newScheme(f, Config{Label: "sig1"})
+	f.Add(`sig1=("@authority" "signature-agent";key="a" "signature-agent";key="b");created=1;expires=2;keyid="x";tag="web-bot-auth"`)
+	f.Add(`sig1=( "signature-agent" ;key="a";sf "signature-agent";key=a "signature-agent";key="A")`)
+	open, labelled, bots := newScheme(f, Config{}), newScheme(f, Config{Label: "sig1"}), newScheme(f, WebBotAuth())
 	f.Fuzz(func(t *testing.T, value string) {
-		for _, s := range []*profile{open, labelled} {
+		for _, s := range []*profile{open, labelled, bots} {
 			var p parameters
 			label, err := s.parseInput(value, &p)
 			if err != nil {
@@ -35,16 +37,24 @@ func FuzzSignatureInput(f *testing.F) {
 			}
 			dictionary, err := httpsfv.UnmarshalDictionary([]string{value})
 			require.NoError(t, err)
-			member, ok := dictionary.Get(label)
+			found, ok := dictionary.Get(label)
 			require.True(t, ok)
-			text, err := httpsfv.Marshal(member)
+			text, err := httpsfv.Marshal(found)
 			require.NoError(t, err)
 			require.Equal(t, text, p.text)
 
-			list, ok := member.(httpsfv.InnerList)
+			list, ok := found.(httpsfv.InnerList)
 			require.True(t, ok)
 			require.Len(t, p.components, len(list.Items))
 			for i, item := range list.Items {
+				if key := member(p.components[i]); key != "" {
+					require.Same(t, bots, s)
+					require.Equal(t, agentField.Lower, item.Value)
+					require.Equal(t, []string{"key"}, item.Params.Names())
+					value, _ := item.Params.Get("key")
+					require.Equal(t, key, value)
+					continue
+				}
 				require.Equal(t, item.Value, p.components[i])
 				require.Empty(t, item.Params.Names())
 			}

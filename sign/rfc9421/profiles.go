@@ -10,7 +10,7 @@ import (
 	"github.com/idem-go/idem/sign/internal/form"
 )
 
-// UCP returns the profile of the Universal Commerce Protocol (docs/specification/signatures.md), for a business or a platform:
+// UCP returns the profile of the Universal Commerce Protocol (https://ucp.dev, Message Signatures), for a business or a platform:
 //
 //	scheme, err := rfc9421.New(rfc9421.UCP())
 //	…
@@ -41,7 +41,7 @@ func UCP() Config { return Config{HTTPS: true, rules: ucp} }
 // "@query", if there is one (or "@target-uri"), and have a nonce; a body needs content-digest.
 func WebBotAuth() Config { return Config{HTTPS: true, Tag: tagWebBotAuth, rules: webBotAuth} }
 
-// AdCP returns the profile of requests in AdCP 3.2 (docs/building/by-layer/L1/security.mdx). Covered are "@method", "@target-uri",
+// AdCP returns the profile of requests in AdCP 3.2 (https://adcontextprotocol.org, Security, Signed Requests). Covered are "@method", "@target-uri",
 // "@authority" and, with a body, content-type and content-digest. created, expires (at most 300 s later), nonce (16 bytes or more
 // in base64url), keyid, alg and tag must be present. The window is 60 s ahead and, as expires allows, up to 360 s behind. Only the
 // signature sig1 is looked at. Keys are Ed25519 or ECDSA P-256 and have the purpose "request-signing" ([sign.KeyConfig]).
