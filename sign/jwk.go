@@ -43,13 +43,18 @@ type jwk struct {
 // id. nbf and exp are the key's validity, adcp_use is its purpose.
 //
 // It leaves out keys of other types, keys with an alg that is not the key's, keys that are not for signatures (use, key_ops), keys
-// with an adcp_use that do not also say use "sig" and key_ops "verify", and broken keys. It returns an error if data is no JWK
-// Set, or has more than 64 keys.
+// with an adcp_use that do not also say use "sig" and key_ops "verify", and broken keys. A profile of UCP is such a set, also one of
+// 2026-04-08 or before, whose keys are called signing_keys. It returns an error if data is no JWK Set, or has more than 64 keys.
 func ParseJWKS(data []byte, owner string) ([]*Key, error) {
 	var set struct {
-		Keys []json.RawMessage `json:"keys"`
+		Keys        []json.RawMessage `json:"keys"`
+		SigningKeys []json.RawMessage `json:"signing_keys"`
 	}
-	if err := json.Unmarshal(data, &set); err != nil || set.Keys == nil {
+	err := json.Unmarshal(data, &set)
+	if set.Keys == nil {
+		set.Keys = set.SigningKeys
+	}
+	if err != nil || set.Keys == nil {
 		return nil, &ConfigError{Field: "data", Problem: "is no JWK Set"}
 	}
 	if len(set.Keys) > maxJWKs {

@@ -1,6 +1,7 @@
 package sign
 
 import (
+	"bytes"
 	"context"
 	"crypto/ed25519"
 	"crypto/x509"
@@ -180,16 +181,17 @@ func TestJWKSourceRefusesAnswers(t *testing.T) {
 	for name, answer := range map[string]http.HandlerFunc{
 		"a redirect": func(rw http.ResponseWriter, r *http.Request) { http.Redirect(rw, r, "/other", http.StatusFound) },
 		"an error": func(rw http.ResponseWriter, r *http.Request) {
-			http.Error(rw, jwkOf("k-1", 0), http.StatusInternalServerError)
+			rw.WriteHeader(http.StatusInternalServerError)
+			serves(jwkOf("k-1", 0))(rw, r)
 		},
 		"compressed": func(rw http.ResponseWriter, r *http.Request) {
 			rw.Header().Set("Content-Encoding", "gzip")
 			serves(jwkOf("k-1", 0))(rw, r)
 		},
 		"huge": func(rw http.ResponseWriter, _ *http.Request) {
-			fmt.Fprint(rw, `{"keys":[`+jwkOf("k-1", 0)+`],"x":"`)
+			serves(jwkOf("k-1", 0))(rw, nil) // good, and then blanks
 			for err := error(nil); err == nil; {
-				_, err = rw.Write(make([]byte, 32<<10))
+				_, err = rw.Write(bytes.Repeat([]byte(" "), 32<<10))
 			}
 		},
 		"a huge header": func(rw http.ResponseWriter, r *http.Request) {
@@ -442,6 +444,7 @@ func TestParseJWKS(t *testing.T) {
 	require.Equal(t, "a", keys[0].Purpose())
 	require.ErrorIs(t, keys[0].valid(time.Unix(1699999999, 0)), ReasonKeyNotYetValid)
 	require.ErrorIs(t, keys[0].valid(time.Unix(1700000010, 0)), ReasonKeyExpired)
+	require.Len(t, Must(ParseJWKS([]byte(`{"ucp":{},"signing_keys":[`+good+`]}`), "")), 1)
 	for _, text := range []string{"", "[]", "{}", `{"keys":{}}`, `{"keys":[` + strings.Repeat(good+",", maxJWKs) + good + `]}`} {
 		_, err := ParseJWKS([]byte(text), "")
 		require.ErrorAs(t, err, new(*ConfigError), text)

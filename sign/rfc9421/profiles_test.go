@@ -165,6 +165,31 @@ func TestPurposes(t *testing.T) {
 	}
 }
 
+// A message does not say which algorithm it is signed by, so the key must be of one that the profile uses.
+func TestProfilesUseNoSharedSecrets(t *testing.T) {
+	s := newScheme(t, UCP())
+	m := &sign.Message{Method: "GET", Target: "/", Host: "shop.test", Source: &fixture.Source{Header: http.Header{}}}
+	signInput(t, s, m, signtest.Demo, `sig1=("@method" "@authority" "@path");keyid="demo"`)
+	_, err := fixture.Verifier(sign.Config{Scheme: s, GuardedByKey: true}, signtest.Demo).Verify(t.Context(), m)
+	require.ErrorIs(t, err, sign.ReasonWrongAlgorithm)
+}
+
+func TestBase64URL(t *testing.T) {
+	for given, want := range map[string]string{
+		"sig1=:-_-8:":            "sig1=:+/+8:",
+		"sig1=:-_8:":             "sig1=:+/8=:",
+		"sig1=:-w:, b=:AA==:":    "sig1=:+w==:, b=:AA==:",
+		"sig1=:+_8:":             "sig1=:+_8:", // neither the one nor the other
+		"sig1=:-_8=:":            "sig1=:-_8=:",
+		"sig1=:AAAAA:":           "sig1=:AAAAA:",
+		`sig1=":a-:", sig2=:-w:`: `sig1=":a-:", sig2=:-w:`,
+		"sig1=:-w":               "sig1=:-w",
+	} {
+		require.Equal(t, want, fromBase64URL(given), given)
+	}
+	require.Equal(t, "sig1=:-_8:", toBase64URL("sig1=:+/8=:"))
+}
+
 // What a client cannot sign, its verifier would refuse.
 func TestProfilesDoNotSign(t *testing.T) {
 	ed := sign.Must(sign.NewKey(sign.KeyConfig{ID: "demo"}, fixture.Private().Ed25519))
