@@ -50,7 +50,7 @@ const (
 //     the environment is used.
 //   - Only the answer 200 counts. Redirects are not followed.
 //   - A fetch takes at most 5 s and 256 KiB, uncompressed. A set has at most 64 keys. 16 fetches run at a time, and one for a URL.
-//   - 256 URLs are remembered; the one that was not asked for longest gives way.
+//   - 256 URLs are remembered. One that has no keys gives way first, then the one that nobody has named for longest.
 //   - A URL is asked at most once in a minute, whatever ids messages name, and whether it answers or not.
 //
 // Keys are used for 5 minutes, then fetched again; an id that is not among them is a reason to fetch sooner, within the minute's
@@ -129,6 +129,9 @@ func (s *JWKSource) KeysAt(ctx context.Context, url, id string) ([]*Key, error) 
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for {
+		if s.sets[url] == nil && s.running == maxJWKSFetches {
+			return nil, errBusy // nothing is forgotten for a URL that cannot be asked
+		}
 		set, now := s.set(url), s.now()
 		age := now.Sub(set.fetched)
 		found, err := set.find(id, age)
@@ -167,20 +170,28 @@ var errBusy = errors.New("sign: too many JWK Sets are being fetched")
 func (s *JWKSource) set(url string) *jwkSet {
 	set := s.sets[url]
 	if set == nil {
-		oldest := ""
+		least := ""
 		for u, other := range s.sets {
-			if other.fetching == nil && (oldest == "" || other.used.Before(s.sets[oldest].used)) {
-				oldest = u
+			if other.fetching == nil && (least == "" || other.lessThan(s.sets[least])) {
+				least = u
 			}
 		}
 		if len(s.sets) >= maxJWKSets {
-			delete(s.sets, oldest)
+			delete(s.sets, least)
 		}
 		set = new(jwkSet)
 		s.sets[url] = set
 	}
 	set.used = s.now()
 	return set
+}
+
+// lessThan reports whether set gives way before other: one without keys does, and then the one that was not asked for longer.
+func (set *jwkSet) lessThan(other *jwkSet) bool {
+	if has := len(set.keys) > 0; has != (len(other.keys) > 0) {
+		return !has
+	}
+	return set.used.Before(other.used)
 }
 
 // find returns the keys of that id in a set of that age, or why there are none.

@@ -396,6 +396,14 @@ func TestJWKSourceIsBounded(t *testing.T) {
 	}
 	require.Contains(t, slices.Collect(maps.Keys(w.source.sets)), w.at("/0"))
 	require.NotContains(t, slices.Collect(maps.Keys(w.source.sets)), w.at("/1"))
+	broken := http.HandlerFunc(http.NotFound)
+	w.answer.Store(&broken)
+	for i := range 3 { // what has no keys pushes out no more than one that has
+		_, err := w.keys(t, w.at("/broken/"+strconv.Itoa(i)), "k-1")
+		require.Error(t, err)
+	}
+	require.Contains(t, slices.Collect(maps.Keys(w.source.sets)), w.at("/12"))
+	require.NotContains(t, slices.Collect(maps.Keys(w.source.sets)), w.at("/broken/1"))
 
 	release := make(chan struct{})
 	slow := http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) { <-release })
@@ -405,6 +413,7 @@ func TestJWKSourceIsBounded(t *testing.T) {
 	for i := range maxJWKSFetches + 5 {
 		_, err := w.source.KeysAt(ended, w.at("/slow/"+strconv.Itoa(i)), "k-1")
 		require.Equal(t, i >= maxJWKSFetches, errors.Is(err, errBusy), i)
+		require.Equal(t, i < maxJWKSFetches, w.source.sets[w.at("/slow/"+strconv.Itoa(i))] != nil, i)
 	}
 	close(release)
 }

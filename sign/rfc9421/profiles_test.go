@@ -174,6 +174,17 @@ func TestProfilesUseNoSharedSecrets(t *testing.T) {
 	require.ErrorIs(t, err, sign.ReasonWrongAlgorithm)
 }
 
+// An option that would weaken a profile in which it has no meaning is a fault.
+func TestProfileOptions(t *testing.T) {
+	for field, c := range map[string]Config{"UnsignedContentType": UCP(), "UnsignedBody": AdCP()} {
+		c.UnsignedContentType, c.UnsignedBody = field == "UnsignedContentType", field == "UnsignedBody"
+		_, err := New(c)
+		require.Equal(t, []string{"rfc9421.Config." + field}, fixture.ConfigErrors(t, err))
+	}
+	_, err := New(Config{UnsignedBody: true})
+	require.Equal(t, []string{"rfc9421.Config.UnsignedBody"}, fixture.ConfigErrors(t, err))
+}
+
 func TestBase64URL(t *testing.T) {
 	for given, want := range map[string]string{
 		"sig1=:-_-8:":            "sig1=:+/+8:",
