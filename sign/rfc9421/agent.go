@@ -45,7 +45,7 @@ func agents(m *sign.Message, label string) (*httpsfv.Dictionary, error) {
 }
 
 // coveredAgents returns the members that a signature covers. whole is true if it covers the whole field.
-func coveredAgents(p *parameters) (keys []string, whole bool) {
+func coveredAgents(p parameters) (keys []string, whole bool) {
 	for _, c := range p.components {
 		if key := member(c); key != "" {
 			keys = append(keys, key)
@@ -55,7 +55,7 @@ func coveredAgents(p *parameters) (keys []string, whole bool) {
 }
 
 // checkAgent checks that Signature-Agent is covered.
-func checkAgent(m *sign.Message, p *parameters) error {
+func checkAgent(m *sign.Message, p parameters) error {
 	if _, err := m.Required(agentField.Canonical); err != nil {
 		return err
 	}
@@ -67,7 +67,7 @@ func checkAgent(m *sign.Message, p *parameters) error {
 
 // locateAgent returns the URL that Signature-Agent gives for the keys: that of the member of the signature's label or, as an
 // intermediary may change labels, of the only member that is covered.
-func locateAgent(m *sign.Message, p *parameters, label string) (string, error) {
+func locateAgent(m *sign.Message, p parameters, label string) (string, error) {
 	d, err := agents(m, label)
 	if err != nil {
 		return "", err

@@ -95,8 +95,8 @@ type rules struct {
 	cover     []form.FieldName // fields that must be covered if they are present, besides those of all profiles
 	agent     bool             // Signature-Agent may be covered by its member
 	typed     bool             // with a body, content-type must be covered
-	check     func(*sign.Message, *parameters) error
-	locate    func(m *sign.Message, p *parameters, label string) (url string, err error)
+	check     func(*sign.Message, parameters) error
+	locate    func(m *sign.Message, p parameters, label string) (url string, err error)
 	adcp      bool // @target-uri and @authority are in canonical form
 	base64URL bool
 	demands   sign.Demands
@@ -146,7 +146,7 @@ func adcpRules(change func(*rules)) *rules {
 		name: "adcp", parameters: created | expires | nonce | alg, isNonce: isAdCPNonce, nonces: "16 to 96 bytes in base64url without padding",
 		lifetime: shortLife, skew: adcpSkew, algorithms: []sign.Algorithm{sign.Ed25519, sign.ECDSAP256SHA256}, purposes: []string{"request-signing"},
 		needs: func(*sign.Message) coverage { return 0 }, signs: []string{"@method", "@target-uri", "@authority"}, named: true, typed: true,
-		check: func(m *sign.Message, _ *parameters) error { return checkAdCPHost(m) }, adcp: true,
+		check: func(m *sign.Message, _ parameters) error { return checkAdCPHost(m) }, adcp: true,
 		demands: sign.Demands{Behind: (shortLife + adcpSkew) * time.Second, Ahead: adcpSkew * time.Second, Finish: checkNames},
 	}
 	change(r)
@@ -196,7 +196,7 @@ func (r *rules) complete(m *sign.Message, p *parameters, key *sign.Key) error {
 }
 
 // checkUCP checks what only UCP wants.
-func checkUCP(m *sign.Message, p *parameters) error {
+func checkUCP(m *sign.Message, p parameters) error {
 	if !isSafe(m.Method) && !slices.Contains(p.components, idempotencyKey.Lower) {
 		return sign.Errorf(sign.ReasonUncovered, "a %s must have an Idempotency-Key, and cover it", m.Method)
 	}
@@ -207,7 +207,7 @@ func checkUCP(m *sign.Message, p *parameters) error {
 }
 
 // checkWebBotAuth checks what only Web Bot Auth wants.
-func checkWebBotAuth(m *sign.Message, p *parameters) error {
+func checkWebBotAuth(m *sign.Message, p parameters) error {
 	if p.nonce == "" && !isSafe(m.Method) {
 		return sign.Errorf(sign.CodeMissing, "the parameter nonce, which a %s must have", m.Method)
 	}
@@ -215,7 +215,7 @@ func checkWebBotAuth(m *sign.Message, p *parameters) error {
 }
 
 // locateUCP returns the URL of the sender's profile, which holds its keys. Without UCP-Agent, Signature-Agent says where they are.
-func locateUCP(m *sign.Message, p *parameters, label string) (string, error) {
+func locateUCP(m *sign.Message, p parameters, label string) (string, error) {
 	value, lines := m.Field(ucpAgent.Canonical)
 	switch {
 	case lines == 0 && p.tag == tagWebBotAuth:

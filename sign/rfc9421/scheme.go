@@ -180,7 +180,7 @@ func (s *profile) Parse(m *sign.Message, sig *sign.Signature) error {
 		return err
 	}
 	if s.rules.locate != nil {
-		if sig.KeyURL, err = s.rules.locate(m, &p, label); err != nil {
+		if sig.KeyURL, err = s.rules.locate(m, p, label); err != nil {
 			return err
 		}
 	}
@@ -258,7 +258,7 @@ func (s *profile) checkCovered(m *sign.Message, p *parameters) error {
 		}
 	}
 	if s.rules.check != nil {
-		if err := s.rules.check(m, p); err != nil {
+		if err := s.rules.check(m, *p); err != nil {
 			return err
 		}
 	}
