@@ -55,8 +55,8 @@ func AdCP() Config {
 	return Config{HTTPS: true, Label: defaultLabel, Tag: tagAdCPRequest, rules: adcp}
 }
 
-// AdCP31 is [AdCP] as of AdCP 3.0 and 3.1, which write Signature and Content-Digest in base64url without padding. A 3.2 endpoint must
-// not accept this. A body needs content-digest (covers_content_digest "required"), but see [Config].UnsignedBody.
+// AdCP31 is [AdCP] as of AdCP 3.0 and 3.1, which write Signature in base64url without padding. Content-Digest is accepted in either
+// form, and written in base64, as in the vectors of 3.1.19. A 3.2 endpoint must not accept this. A body needs content-digest (covers_content_digest "required"), but see [Config].UnsignedBody.
 func AdCP31() Config {
 	return Config{HTTPS: true, Label: defaultLabel, Tag: tagAdCPRequest, rules: adcp31}
 }

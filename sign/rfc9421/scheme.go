@@ -339,9 +339,6 @@ func (s *profile) Sign(m *sign.Message, sig *sign.Signature, key *sign.Key) (sig
 	if err != nil {
 		return sign.Additions{}, err
 	}
-	if s.rules == adcp31 {
-		digestValue = toBase64URL(digestValue)
-	}
 	p := parameters{
 		components: components, created: sig.Created, expires: sig.Expires,
 		keyID: sig.KeyID, alg: string(key.Algorithm()), nonce: sig.Nonce, tag: s.tag,
