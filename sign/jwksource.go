@@ -80,7 +80,8 @@ type jwkSet struct {
 }
 
 // NewJWKSource returns a source of the keys at URLs that allow accepts. allow gets a URL in its normalised form, and must be quick
-// and safe for concurrent use: it may look into a list of partners, or accept every URL if anybody may sign. Nil accepts none.
+// and safe for concurrent use: it may look into a list of partners, or accept every URL if anybody may sign. The directory of an
+// origin in Web Bot Auth is https://<host>/.well-known/http-message-signatures-directory. Nil accepts none.
 //
 // It is [Config].Keys for schemes whose messages say where their key is (rfc9421.WebBotAuth, rfc9421.UCP). For others see
 // [JWKSource.At].
