@@ -98,13 +98,14 @@ func (c *claimant) acquire(ctx context.Context) (store.Grant, error) {
 		defer e.freeSlot()
 	}
 	if c.id.expired && c.claim.Attempt == 0 {
-		// An operation that was kept had its token in time. What would begin another one in its place must not be claimed.
-		r, err := e.kept(ctx, c.id.key)
-		c.kept = r.ID != (store.ID{})
+		// An operation that was kept had its token in time. What would begin another one in its place, or forget the
+		// number of its attempt, must not be claimed.
+		r, err := e.lookFree(ctx, c.id.key)
+		c.kept = r.ID != (store.ID{}) && r.Fingerprint == c.id.fingerprint
 		switch {
 		case err != nil:
 			return store.Grant{}, err
-		case c.kept && r.Fingerprint != c.id.fingerprint:
+		case r.State == store.Free && !c.kept:
 			return store.Grant{State: store.Running, ID: r.ID, Fingerprint: expiredUse}, nil
 		}
 		c.resetClaim()

@@ -407,8 +407,13 @@ func TestAnExpiredTokenKeepsItsOperation(t *testing.T) {
 		assert.Equal(t, "token_expired", s.pay("6", status(201)), "other parameters")
 		records.left = 1
 		assert.Equal(t, "store_unavailable", s.pay("5", status(201)))
-		assert.Equal(t, first, s.pay("5", status(201)))
+		assert.Equal(t, first, s.pay("5", status(402)))
 		assert.EqualValues(t, 3, s.run.Attempt())
+		key := s.run.Key()
+		assert.Equal(t, "token_expired", s.pay("5", status(201)), "the operation has ended")
+		r, err := records.Lookup(t.Context(), key.Raw())
+		require.NoError(t, err)
+		assert.EqualValues(t, 3, r.Attempt, "fencing tokens never go back")
 	})
 }
 

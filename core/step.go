@@ -270,8 +270,8 @@ func (c *runContext) fail(again bool, decided Disposition) error {
 	return e.fail(c.values, c.key, c.owner, again && decided != Release)
 }
 
-// kept returns the record that was kept for the next attempt; without an ID: there is none.
-func (e *Engine) kept(ctx context.Context, key Key) (store.Record, error) {
+// lookFree returns a record that is free; without a State: there is none.
+func (e *Engine) lookFree(ctx context.Context, key Key) (store.Record, error) {
 	if e.can.Fail == nil || e.can.Inspect == nil {
 		return store.Record{}, nil
 	}
