@@ -50,7 +50,10 @@ func main() {
 	flag.Float64Var(&o.loss, "loss", 0.3, "the share of requests, and of answers, that each link loses")
 	flag.Uint64Var(&o.seed, "seed", rand.Uint64(), "of what is lost")
 	flag.Parse()
-	o.effects = strings.Split(effects, ",")
+	o.effects = strings.FieldsFunc(effects, func(r rune) bool { return r == ',' })
+	if len(o.effects) == 0 || o.orders <= 0 || o.loss < 0 || o.loss >= 1 {
+		log.Fatal("chain: -effects names what is done, -orders is more than zero, and -loss is from 0 to less than 1")
+	}
 
 	// The end of the parent is the end of a service, see start. It must not end at the terminal's interrupt before.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)

@@ -51,7 +51,7 @@ func serveShop(o options) error {
 	if err != nil {
 		return err
 	}
-	guard, err := engine.Guard(core.Policy{Name: "orders", Key: core.Header(core.Required), Record: core.Record{Lease: time.Second}})
+	guard, err := engine.Guard(core.Policy{Name: "orders", Key: core.Header(core.Required), Record: core.Record{Lease: time.Second, Retention: time.Hour}})
 	if err != nil {
 		return err
 	}
