@@ -148,14 +148,14 @@ func (s *KeySource) memberPath() string {
 }
 
 // compileBodyKey makes the function of a BodyKey.
-func (k *KeySource) compileBodyKey(f *faults) {
-	path, err := canon.CompilePaths([]string{k.memberPath()})
+func (s *KeySource) compileBodyKey(f *faults) {
+	path, err := canon.CompilePaths([]string{s.memberPath()})
 	if err != nil { // of the escaped name: it is empty
 		f.add("Key", "BodyKey names no member")
 		return
 	}
 	rules := canon.Rules{Select: path}
-	k.fn = func(r *Request) (string, error) {
+	s.fn = func(r *Request) (string, error) {
 		text, info := rules.AppendCanonical(nil, &canon.Input{ContentType: r.ContentType, ContentEncoding: r.ContentEncoding, Body: r.Body})
 		switch {
 		case info.Raw && canon.IsJSON(r.ContentType):
