@@ -47,7 +47,7 @@ func serveBank(o options) error {
 	guard, err := grpcidem.New(engine, grpcidem.Config{
 		SharedByAllCallers: true, // there is one: the shop
 		// The effect and its record are one transaction, so that a run which was cut off may be taken over.
-		Policy: core.TaskPolicy{Record: core.Record{Lease: time.Second}, Duplicate: core.Wait(5 * time.Second)},
+		Policy: core.TaskPolicy{Record: core.Record{Lease: 2 * time.Second}, Duplicate: core.Wait(5 * time.Second)},
 	})
 	if err != nil {
 		return err

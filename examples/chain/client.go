@@ -29,7 +29,7 @@ func newClient(o options) *client {
 	c.http.Transport = &idemclient.Transport{
 		Hosts:    []string{o.shop},
 		Base:     c.link,
-		MaxTries: 1000, Budget: -1, MaxWait: time.Second, // a person would give up earlier
+		MaxTries: 1000, Budget: -1, MaxWait: 5 * time.Second, // longer than a lease; a person would give up earlier
 		Observe: func(idemclient.Try) { c.sent.Add(1) },
 	}
 	return c

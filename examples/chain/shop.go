@@ -51,7 +51,7 @@ func serveShop(o options) error {
 	if err != nil {
 		return err
 	}
-	guard, err := engine.Guard(core.Policy{Name: "orders", Key: core.Header(core.Required), Record: core.Record{Lease: time.Second, Retention: time.Hour}})
+	guard, err := engine.Guard(core.Policy{Name: "orders", Key: core.Header(core.Required), Record: core.Record{Lease: 2 * time.Second, Retention: time.Hour}})
 	if err != nil {
 		return err
 	}
@@ -82,7 +82,7 @@ func openRecords(ctx context.Context, o options) (store.Store, error) {
 func (s *shop) order(c *gin.Context) {
 	ctx, id := c.Request.Context(), c.Param("id")
 	if _, err := s.ledger.ExecContext(ctx, "INSERT INTO ledger (effect, customer_order) VALUES ('run', ?)", id); err != nil {
-		c.String(http.StatusInternalServerError, err.Error())
+		c.String(http.StatusServiceUnavailable, err.Error()) // the database is busy, or the run has lost its lease: another try may do it
 		return
 	}
 	receipts := make([]string, len(s.effects))
