@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/url"
 	"regexp"
 	"slices"
 	"strings"
@@ -34,7 +33,7 @@ type Config struct {
 type Guard struct {
 	engine *core.Engine
 	config Config
-	keys   *core.Guard // which reads a key as it is sent, and lets pass what needs none
+	keys   *core.Guard // which lets pass what needs no key
 	tasks  sync.Map    // a *core.Task for each method
 }
 
@@ -244,22 +243,16 @@ func (g *Guard) key(call *Call) (string, *core.Refusal) {
 	switch {
 	case len(call.Keys) == 0:
 		return "", nil
-	case call.InField && len(call.Keys[0]) > 255:
+	case !call.InField && len(call.Keys) > 1, call.InField && len(call.Keys[0]) > 255:
 		return "", core.NewRefusal(codes.KeyInvalid, nil)
 	case call.InField:
 		return call.Keys[0], nil
 	}
-	// core has the rule what a key is. In its form of a key, '=' is in no part, and the client's is the last.
-	key, _, err := g.keys.Key(&core.Request{Method: "POST", Headers: sent(call.Keys)})
-	if err != nil {
-		return "", reported(err)
-	}
-	raw := key.Raw()
-	text, err := url.PathUnescape(raw[strings.LastIndexByte(raw, '=')+1:])
+	key, err := adapter.ParseKey(call.Keys[0])
 	if err != nil {
 		return "", core.NewRefusal(codes.KeyInvalid, err)
 	}
-	return text, nil
+	return key, nil
 }
 
 // passing is a call without a key, of which core calls only these methods.
@@ -277,12 +270,6 @@ func (p *passing) Pass(ctx context.Context) error {
 	p.outcome = p.handler(ctx)
 	return nil
 }
-
-// sent are the lines of one header field.
-type sent []string
-
-// Header implements the method of a request's headers.
-func (s sent) Header(_ string, i int) (string, int) { return s[i], len(s) }
 
 func (g *Guard) task(method string) *core.Task {
 	if task, ok := g.tasks.Load(method); ok {

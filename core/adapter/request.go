@@ -67,3 +67,7 @@ type Headers interface {
 
 // Pair is a parameter: a name and its value, both decoded.
 type Pair = canon.Pair
+
+// ParseKey returns the key that the value of an Idempotency-Key field means, for protocols whose keys are not in a header field: the
+// text of an RFC 8941 string, or a bare token, of at most 255 bytes. The error says what is wrong, and holds nothing of the value.
+func ParseKey(field string) (string, error) { return canon.ParseClientKey(field) }
