@@ -55,7 +55,7 @@ func appendResponse(dst []byte, r *Response, filter *HeaderFilter, echoed ...str
 	return append(dst, r.Body...)
 }
 
-func appendString(dst []byte, s string) []byte {
+func appendString[T string | []byte](dst []byte, s T) []byte {
 	return append(binary.AppendUvarint(dst, uint64(len(s))), s...)
 }
 

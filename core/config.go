@@ -1,6 +1,7 @@
 package core
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -65,9 +66,8 @@ type Config struct {
 	Observe func(ctx context.Context, e Event)
 
 	// ObserveStore is told of each call of the store, when it has ended: "acquire", "renew", "complete", "release", "abandon",
-	// "checkpoint" (a [Step]) or "fail" (a run that is kept for the next attempt),
-	// how long it took, and its error: nil, [store.ErrLost], [store.ErrFull], or a failure. A call that is tried again is
-	// told of each time, one for [Engine.Nonces] too; an operator's is not, nor what is recalled
+	// "checkpoint" (a [Step]) or "fail" (a run that is kept for the next attempt), how long it took, and its error: nil,
+	// [store.ErrLost], [store.ErrFull], or a failure. A call that is tried again is told of each time, one for [Engine.Nonces] too; an operator's is not, nor what is recalled
 	// ([store.Capabilities].Recall). It is called like Observe, and must not panic: what was claimed would be left to its
 	// lease. Nil: nothing is measured.
 	ObserveStore func(ctx context.Context, call string, took time.Duration, err error)
@@ -136,6 +136,14 @@ func (f *faults) addIf(bad bool, field, format string, args ...any) {
 		f.add(field, format, args...)
 	}
 }
+
+// addSecret reports what is wrong with the secret at i of the field Secrets by itself.
+func (f *faults) addSecret(i int, secret []byte) {
+	f.addIf(len(secret) < minSecret, "Secrets", "the one at %d has %d bytes; at least %d are needed", i, len(secret), minSecret)
+	f.addIf(len(secret) >= minSecret && bytes.Count(secret, secret[:1]) == len(secret), "Secrets", "the one at %d is one byte repeated", i)
+}
+
+const minSecret = 32 // bytes
 
 func (f *faults) err() error { return errors.Join(f.errs...) }
 

@@ -27,8 +27,6 @@ type Secret struct {
 // unexported field of a struct: these print all of it.
 func (s Secret) Format(f fmt.State, _ rune) { fmt.Fprintf(f, "{Name:%s}", s.Name) }
 
-const minSecret = 32 // bytes
-
 // ringSecret is a secret as the engine has it. Who prints the engine sees the address of a function.
 type ringSecret struct {
 	name string
@@ -41,8 +39,7 @@ func (c *Config) ring(f *faults) []ringSecret {
 	for i, s := range c.Secrets {
 		_, named := canon.ServicePrefix(s.Name)
 		f.addIf(!named, "Secrets", "the one at %d is called %q; a name has 1 to 64 letters (a-z, A-Z), digits and '-'", i, s.Name)
-		f.addIf(len(s.Key) < minSecret, "Secrets", "the one at %d has %d bytes; at least %d are needed", i, len(s.Key), minSecret)
-		f.addIf(len(s.Key) >= minSecret && bytes.Count(s.Key, s.Key[:1]) == len(s.Key), "Secrets", "the one at %d is one byte repeated", i)
+		f.addSecret(i, s.Key)
 		for _, other := range c.Secrets[:i] {
 			f.addIf(other.Name == s.Name, "Secrets", "two are called %q; a record has only the name", s.Name)
 			f.addIf(bytes.Equal(other.Key, s.Key), "Secrets", "the one at %d is there twice", i)

@@ -3,7 +3,6 @@ package core
 import (
 	"bytes"
 	"context"
-	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -58,8 +57,8 @@ func Step[T any](ctx context.Context, name string, fn func(ctx context.Context) 
 	}
 	if known {
 		if b, ok := any(&value).(*[]byte); ok {
-			*b = bytes.Clone(stored)
-		} else if err := json.Unmarshal(stored, &value); err != nil {
+			*b = []byte(stored)
+		} else if err := json.Unmarshal([]byte(stored), &value); err != nil {
 			var none T
 			return none, fmt.Errorf("idem: Step %q: its result was stored by an earlier attempt, and is no %T: %w", name, none, err)
 		}
@@ -117,7 +116,7 @@ type progress struct {
 
 // step is a step that this run has called, or that an earlier one has finished.
 type step struct {
-	result []byte
+	result string
 	called bool
 }
 
@@ -162,21 +161,21 @@ func (r *Run) steps(name string) (*progress, error) {
 const stepsVersion = 1
 
 // enter begins a step, or returns the result that it has had.
-func (p *progress) enter(name string) (result []byte, known bool, err error) {
+func (p *progress) enter(name string) (result string, known bool, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.steps == nil {
 		if err := p.read(); err != nil {
-			return nil, false, err
+			return "", false, err
 		}
 	}
 	s := p.steps[name]
 	switch {
 	case s == nil:
 		p.steps[name] = &step{called: true}
-		return nil, false, nil
+		return "", false, nil
 	case s.called:
-		return nil, false, fmt.Errorf("idem: Step: there is a step %q in this run already", name)
+		return "", false, fmt.Errorf("idem: Step: there is a step %q in this run already", name)
 	}
 	s.called = true
 	return s.result, true, nil
@@ -196,12 +195,12 @@ func (p *progress) read() error {
 		return errStepsKind
 	}
 	for rest := p.told[min(len(p.told), 1):]; len(rest) > 0; {
-		name, behind, ok1 := cutPart(rest)
-		result, behind, ok2 := cutPart(behind)
+		name, behind, ok1 := cutString(rest)
+		result, behind, ok2 := cutString(behind)
 		if !ok1 || !ok2 {
 			return errStepsKind
 		}
-		steps[string(name)] = &step{result: result}
+		steps[name] = &step{result: result}
 		p.names, p.results = p.names+len(name), p.results+len(result)
 		rest = behind
 	}
@@ -212,18 +211,6 @@ func (p *progress) read() error {
 	return nil
 }
 
-func appendPartOf[T string | []byte](b []byte, part T) []byte {
-	return append(binary.AppendUvarint(b, uint64(len(part))), part...)
-}
-
-func cutPart(b []byte) (part, rest []byte, ok bool) {
-	n, size := binary.Uvarint(b)
-	if size <= 0 || n > uint64(len(b)-size) {
-		return nil, nil, false
-	}
-	return b[size : size+int(n)], b[size+int(n):], true
-}
-
 // remember writes the result of a step into the record. Others wait meanwhile: each writes all steps that have finished.
 func (r *Run) remember(ctx context.Context, p *progress, name string, result []byte) error {
 	p.mu.Lock()
@@ -231,7 +218,7 @@ func (r *Run) remember(ctx context.Context, p *progress, name string, result []b
 	if p.results+len(result) > maxSteps || p.names+len(name) > maxSteps {
 		return errStepsFull
 	}
-	written := appendPartOf(appendPartOf(bytes.Clone(p.written), name), result)
+	written := appendString(appendString(bytes.Clone(p.written), name), result)
 	if err := r.guard.engine.checkpoint(ctx, r.key, r.owner, written); err != nil {
 		return err
 	}
@@ -285,17 +272,9 @@ func (e *Engine) lookFree(ctx context.Context, key Key) (store.Record, error) {
 }
 
 func (e *Engine) checkpoint(ctx context.Context, key Key, owner store.Owner, steps []byte) error {
-	calling, cancel := e.storeContext(ctx)
-	defer cancel()
-	return retry(calling, func() error {
-		return e.call(ctx, "checkpoint", func() error { return e.can.Checkpoint(calling, key.raw, owner, steps) })
-	})
+	return e.persist(ctx, "checkpoint", func(ctx context.Context) error { return e.can.Checkpoint(ctx, key.raw, owner, steps) })
 }
 
 func (e *Engine) fail(ctx context.Context, key Key, owner store.Owner, goesOn bool) error {
-	calling, cancel := e.storeContext(ctx)
-	defer cancel()
-	return retry(calling, func() error {
-		return e.call(ctx, "fail", func() error { return e.can.Fail(calling, key.raw, owner, goesOn) })
-	})
+	return e.persist(ctx, "fail", func(ctx context.Context) error { return e.can.Fail(ctx, key.raw, owner, goesOn) })
 }

@@ -47,18 +47,19 @@ func (e *Engine) complete(ctx context.Context, key Key, owner store.Owner, resul
 }
 
 func (e *Engine) release(ctx context.Context, key Key, owner store.Owner) error {
-	calling, cancel := e.storeContext(ctx)
-	defer cancel()
-	return retry(calling, func() error {
-		return e.call(ctx, "release", func() error { return e.store.Release(calling, key.raw, owner) })
-	})
+	return e.persist(ctx, "release", func(ctx context.Context) error { return e.store.Release(ctx, key.raw, owner) })
 }
 
 func (e *Engine) abandon(ctx context.Context, key Key, owner store.Owner) error {
+	return e.persist(ctx, "abandon", func(ctx context.Context) error { return e.store.Abandon(ctx, key.raw, owner) })
+}
+
+// persist calls the store, and retries, within the deadline of one call.
+func (e *Engine) persist(ctx context.Context, name string, call func(context.Context) error) error {
 	calling, cancel := e.storeContext(ctx)
 	defer cancel()
 	return retry(calling, func() error {
-		return e.call(ctx, "abandon", func() error { return e.store.Abandon(calling, key.raw, owner) })
+		return e.call(ctx, name, func() error { return call(calling) })
 	})
 }
 

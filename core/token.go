@@ -35,7 +35,6 @@ const (
 	// may differ.
 	tokenMargin      = 5 * time.Minute
 	maxTokenLifetime = 365 * 24 * time.Hour
-	minTokenSecret   = 32 // bytes
 
 	tokenVersion = "t1."
 	tokenExpiry  = 6 // bytes: milliseconds since 1970
@@ -113,8 +112,7 @@ func NewTokens(c TokenConfig) (*Tokens, error) {
 	f := faults{of: "TokenConfig"}
 	f.addIf(c.Lifetime < 0 || c.Lifetime > maxTokenLifetime, "Lifetime", "is %v; it must be positive, and at most %v", c.Lifetime, maxTokenLifetime)
 	for i, secret := range c.Secrets {
-		f.addIf(len(secret) < minTokenSecret, "Secrets", "the one at %d has %d bytes; at least %d are needed", i, len(secret), minTokenSecret)
-		f.addIf(len(secret) >= minTokenSecret && bytes.Count(secret, secret[:1]) == len(secret), "Secrets", "the one at %d is one byte repeated", i)
+		f.addSecret(i, secret)
 		f.addIf(slices.ContainsFunc(c.Secrets[:i], func(other []byte) bool { return bytes.Equal(other, secret) }),
 			"Secrets", "the one at %d is there twice", i)
 	}
@@ -124,7 +122,7 @@ func NewTokens(c TokenConfig) (*Tokens, error) {
 	setDefault(&c.Lifetime, defaultTokenLifetime)
 	t := &Tokens{lifetime: c.Lifetime, limit: c.Limit, fromQuery: c.FromQuery, random: len(c.Secrets) == 0}
 	if t.random {
-		secret := make([]byte, minTokenSecret)
+		secret := make([]byte, minSecret)
 		_, _ = rand.Read(secret) // never fails
 		c.Secrets = [][]byte{secret}
 	}
