@@ -182,7 +182,10 @@ func findRooms(ctx context.Context, seed string) (rooms []*room, err error) {
 			continue
 		}
 		repeats := map[string]int{}
-		for _, file := range files[1:] {
+		for i, file := range files {
+			if ext := filepath.Ext(file); ext != ".go" && ext != ".lua" || slices.Index(files, file) < i {
+				continue
+			}
 			mutants, fileErr := mutantsOf(filepath.Join(r.dir, file), seed, repeats)
 			r.mutants, err = append(r.mutants, mutants...), errors.Join(err, fileErr)
 		}

@@ -4,6 +4,7 @@ package main
 
 import (
 	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -40,4 +41,20 @@ func f(n int) (string, error) {
 	require.Equal(t, ranks, moved)
 	changes, _ = found("p.lua", script)
 	require.Equal(t, []string{":3:3: return 1 -> nothing", ":2:6: == -> ~="}, changes)
+}
+
+// Packages embed files of other kinds, too, and cmd/idem a file of Go.
+func TestRooms(t *testing.T) {
+	t.Chdir("../..")
+	rooms, err := findRooms(t.Context(), "seed")
+	require.NoError(t, err)
+	kinds, names := map[string]bool{}, map[string]bool{}
+	for _, r := range rooms {
+		for _, m := range r.mutants {
+			kinds[filepath.Ext(m.file)] = true
+			require.False(t, names[m.name], m.name)
+			names[m.name] = true
+		}
+	}
+	require.Equal(t, map[string]bool{".go": true, ".lua": true}, kinds)
 }
