@@ -50,6 +50,7 @@ func (g *Guard) compileHTTP(f *faults) {
 	if p.Duplicate.kind == rejects || p.keepsNothing() {
 		const why = "has no effect: no response is stored under Reject, or if nothing is kept; leave it out"
 		f.addIf(p.Authorize != nil, "Authorize", why)
+		f.addIf(p.Replayed != nil, "Replayed", why)
 		f.addIf(p.StoredHeaders.isSet(), "StoredHeaders", why)
 		f.addIf(p.ResponseLimit > 0 && p.Failed == nil, "ResponseLimit", why) // Failed sees that much of the body
 	}

@@ -163,6 +163,69 @@ func TestBodyKey(t *testing.T) {
 	}
 }
 
+func TestCheckKey(t *testing.T) {
+	long := core.CheckKey(func(key string) bool { return len(key) >= 3 })
+	for body, key := range map[string]core.KeySource{"{}": core.Header(core.Required, long), `{"key":"k-1"}`: core.BodyKey("key", long)} {
+		g := core.MustNew(core.Config{User: byUser}).MustGuard(core.Policy{Key: key})
+		assert.Equal(t, "attempt 1", outcome(t, g, post(body, nil).withKey(`"k-1"`)))
+		short := post(strings.Replace(body, "-1", "", 1), nil).withKey(`"k"`)
+		assert.Equal(t, "key_invalid", outcome(t, g, short), "without its quotes")
+	}
+}
+
+// A key means something within its scope only, and an operator finds it there.
+func TestScopeKey(t *testing.T) {
+	e := core.MustNew(core.Config{User: byUser})
+	g := e.MustGuard(core.ClientKey(core.ScopeKey(func(r *core.Request) string { return r.PathParams[0].Value + " " + string(r.Body[:1]) })))
+	ask := func(id, body string) string {
+		c := post(body, nil).withKey("k")
+		c.route, c.params = "/sessions/:id", []adapter.Pair{{Name: "id", Value: id}}
+		return outcome(t, g, c)
+	}
+	assert.Equal(t, "attempt 1", ask("1", "a"))
+	assert.Equal(t, "attempt 1", ask("2", "a"))
+	assert.Equal(t, "attempt 1", ask("1", "b"))
+	assert.Equal(t, "replay", ask("1", "a"))
+	assert.Equal(t, "key_reused", ask("1", "ab"))
+
+	ops, err := e.Operations()
+	require.NoError(t, err)
+	op, err := ops.LookupKey(t.Context(), "alice", "POST /sessions/:id", "k")
+	require.NoError(t, err)
+	assert.Regexp(t, `^idem:U=aliceM=POST%20/sessions/:idS=[0-9a-f]{32}K=k$`, op.Key)
+}
+
+func TestReplayed(t *testing.T) {
+	var made *core.Response
+	p := core.ClientKey(core.EchoKey())
+	p.Replayed = func(_ context.Context, r *core.Request, stored *core.Response) *core.Response {
+		assert.Equal(t, `{"n":1}`, string(r.Body))
+		assert.Equal(t, "true", stored.Get(core.ReplayedHeader))
+		return made
+	}
+	g := core.MustNew(core.Config{User: byUser}).MustGuard(p)
+	first := serve(t, g, post(`{"n":1}`, nil).withKey("k"))
+	assert.False(t, first.replayed(), "nobody is asked")
+	for _, tc := range []struct {
+		makes  *core.Response
+		status int
+		body   string
+	}{
+		{nil, 201, string(first.response.Body)},
+		{&core.Response{Status: 200, Body: []byte("own"), Header: []core.Field{{Name: "x-own", Value: "1"}}}, 200, "own"},
+		{&core.Response{Header: []core.Field{{Name: "idempotent-replayed", Value: "no"}}}, 201, ""},
+	} {
+		made = tc.makes
+		c := serve(t, g, post(`{"n":1}`, nil).withKey("k"))
+		assert.Equal(t, tc.status, c.response.Status)
+		assert.Equal(t, tc.body, string(c.response.Body))
+		assert.Equal(t, "true", c.response.Get(core.ReplayedHeader))
+		assert.Equal(t, "k", c.response.Get(core.DefaultKeyHeader))
+		assert.NotEmpty(t, c.response.Get(core.ExpiresHeader))
+	}
+	assert.Equal(t, "idempotent-replayed", made.Header[0].Name, "what the hook returns is its own")
+}
+
 // Bodies are compared byte by byte; all else, by what it means.
 func TestRawBody(t *testing.T) {
 	e := core.MustNew(core.Config{User: byUser})

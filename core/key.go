@@ -1,6 +1,8 @@
 package core
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"strings"
@@ -145,6 +147,9 @@ func (f *httpOperation) derive(readBody func() ([]byte, *Refusal, error)) identi
 			return identity{refusal: refusalKeyMissing}
 		}
 	}
+	if valid := g.policy.Key.valid; valid != nil && !valid(clientKey) {
+		return identity{refusal: refusalKeyInvalid, cause: errCheckedKey}
+	}
 
 	in := f.parameters()
 	k := g.appendOperation(f.scratch[:0], user, r.Method, r.Route)
@@ -161,9 +166,18 @@ func (f *httpOperation) derive(readBody func() ([]byte, *Refusal, error)) identi
 		return identity{key: Key{string(k)}, done: f.recall(k, 0)}
 	}
 
+	if scope := g.policy.Key.scope; scope != nil {
+		k = appendScope(k, scope(r))
+	}
 	k = append(k, "K="...)
 	k = canon.AppendPart(k, clientKey)
 	return f.withFingerprint(k, &in)
+}
+
+// appendScope appends the part of [ScopeKey]: the first half of a SHA-256 digest, in hexadecimal.
+func appendScope(k []byte, scope string) []byte {
+	sum := sha256.Sum256([]byte(scope))
+	return hex.AppendEncode(append(k, "S="...), sum[:16])
 }
 
 // parameters are the parts of the request that count. Its body has been read.
@@ -211,6 +225,8 @@ func (f *httpOperation) count(names []string) {
 		}
 	}
 }
+
+var errCheckedKey = errors.New("idem: the function of CheckKey does not take the key")
 
 var errPreforked = errors.New("idem: the application runs as several processes (Prefork), and the store is one of each process; set Config.Store to one that they share")
 

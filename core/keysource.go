@@ -18,6 +18,8 @@ type KeySource struct {
 	member   string // of the body
 	inBody   bool   // the key is in that member
 	fn       func(*Request) (string, error)
+	valid    func(string) bool     // of CheckKey
+	scope    func(*Request) string // of ScopeKey
 	tokens   *Tokens
 
 	fields            []string // of a key made of them alone
@@ -28,6 +30,7 @@ type KeySource struct {
 	withoutFileNames  bool
 	ignoreFingerprint bool
 	echo              bool
+	checks, scoped    bool
 }
 
 type keyKind uint8
@@ -59,7 +62,7 @@ type Option func(*KeySource)
 type ParamsOption interface{ ofParams(*KeySource) }
 
 // KeyOption is an option of a source whose keys somebody has chosen ([Header], [Func], [CallerEvent]): an [Option],
-// [IgnoreFingerprint], or for Header also [Named] and [EchoKey].
+// [CheckKey], [ScopeKey], [IgnoreFingerprint], or for Header also [Named] and [EchoKey].
 type KeyOption interface{ ofKey(*KeySource) }
 
 func (o Option) ofParams(s *KeySource) { o(s) }
@@ -119,6 +122,19 @@ func EchoKey() KeyOption { return keyOption(func(s *KeySource) { s.echo = true }
 // IgnoreFingerprint makes the key alone decide: other parameters under a known key are a duplicate.
 func IgnoreFingerprint() KeyOption {
 	return keyOption(func(s *KeySource) { s.ignoreFingerprint = true })
+}
+
+// CheckKey refuses a key for which valid is false with 400 key_invalid, before the store is asked. It is for APIs that say what a key
+// looks like. valid gets the key as [Header] reads it, without quotes, and must be safe for concurrent use.
+func CheckKey(valid func(key string) bool) KeyOption {
+	return keyOption(func(s *KeySource) { s.checks, s.valid = true, valid })
+}
+
+// ScopeKey makes keys mean something within a scope only: the same key in another scope is another operation, not a reuse. Without
+// it the scope of a key is the user and the route's pattern. of returns the scope of a request, which has its Body: an account that the
+// body names, or a part of the path. It must be safe for concurrent use. A digest of the scope is a part of the stored key.
+func ScopeKey(of func(r *Request) string) KeyOption {
+	return keyOption(func(s *KeySource) { s.scoped, s.scope = true, of })
 }
 
 func (s KeySource) with(options []KeyOption) KeySource {
@@ -205,6 +221,8 @@ var errEventPath = errors.New("core: the route of an event has no pattern: with 
 func (g *Guard) compileKey(f *faults) {
 	k := &g.policy.Key
 	g.identity = g.params
+	f.addIf(k.checks && k.valid == nil, "Key", "CheckKey was given no function")
+	f.addIf(k.scoped && k.scope == nil, "Key", "ScopeKey was given no function")
 	switch k.kind {
 	case keyParams:
 		g.identity.DefaultNames = !k.onlyExcluded

@@ -56,6 +56,12 @@ type Policy struct {
 	// called as [Config.Refuse] is, and that is asked if the answer is nil. Nil: [Config.Refuse].
 	Refuse func(ctx context.Context, r *Refusal) *Response
 
+	// Replayed makes the answer to a duplicate of the stored response, for protocols that mark a replay in the body, or answer with
+	// something of the duplicate. r has its Body. stored, which already has [ReplayedHeader], must not be changed, nor its Body; it is
+	// valid during the call only, as r is. A Status of zero in the answer means that of stored; [ReplayedHeader] is added in any case.
+	// A nil answer, or a nil Replayed, means stored. It is called concurrently.
+	Replayed func(ctx context.Context, r *Request, stored *Response) *Response
+
 	// FailOpen runs the handler unprotected when the store fails before the run, with the event
 	// [Unprotected]. Without it such a request gets 503. It contradicts [Uncertain].
 	FailOpen bool

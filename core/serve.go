@@ -142,6 +142,15 @@ func (f *httpOperation) replayable(ctx context.Context, grant store.Grant) (*Ref
 	if !decodeResponse(&f.resp, grant.Result) {
 		return refusalUnavailable, nil
 	}
+	if own := f.guard.policy.Replayed; own != nil {
+		if made := own(ctx, &f.req, &f.resp); made != nil {
+			replay := *made
+			replay.Header = canonical(made.Header) // a copy: f reuses its memory
+			setDefault(&replay.Status, f.resp.Status)
+			setField(&replay, ReplayedHeader, "true")
+			f.resp = replay
+		}
+	}
 	if f.echo[0].Name != "" {
 		echoes(ctx, f.echo[0].Name)
 		f.resp.Header = append(f.resp.Header, f.echo[0], expires(grant.Remaining))

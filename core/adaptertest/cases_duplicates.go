@@ -3,6 +3,8 @@ package adaptertest
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strconv"
 
 	"github.com/idem-go/idem/core"
 	"github.com/idem-go/idem/core/adapter"
@@ -87,6 +89,23 @@ var duplicateCases = []testCase{
 			ask{keyed("k-1"), replayed, ""},
 		},
 	},
+	{
+		name:   "a replay in a form of the protocol's own",
+		why:    "Policy.Replayed replaces the whole answer of a replay: status, header (in any case) and body, whatever its length; the mark stays",
+		policy: core.Policy{Replayed: remake},
+		steps: []step{
+			ask{anOrder, created, ""},
+			ask{request{body: ` {"quantity":2, "sku":"A-1"}`}, want{status: 200, kind: remade, absent: []string{"Location"}, fields: []adapter.Field{
+				field(core.ReplayedHeader, "true"), field("Content-Type", "application/vnd.replay+json"), field("X-Status", "201")}}, ""},
+			ask{request{body: `{"sku":"A-1",   "quantity":2}`, chunked: true}, want{status: 200, kind: remade, fields: []adapter.Field{field(core.ReplayedHeader, "true")}}, ""},
+		},
+	},
+}
+
+// remake answers with more than was stored, and with what the duplicate has sent.
+func remake(_ context.Context, r *core.Request, stored *core.Response) *core.Response {
+	body := slices.Concat([]byte(`{"replayed":true,"of":`), stored.Body, []byte(`,"for":`), r.Body, []byte("}"))
+	return &core.Response{Status: 200, Header: []core.Field{field("content-type", "application/vnd.replay+json"), field("X-Status", strconv.Itoa(stored.Status))}, Body: body}
 }
 
 // echoParam answers with what belongs to the request alone.

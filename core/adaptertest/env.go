@@ -492,6 +492,7 @@ type kind uint8
 const (
 	ran      kind = iota
 	replay        // the handler's last answer again
+	remade        // what Policy.Replayed makes of it
 	refusal       // by code
 	passed        // without a guard's doing: one more execution, nothing in the store
 	custom        // a refusal in an error format of the service's own

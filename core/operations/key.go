@@ -23,6 +23,9 @@ func (o *Operations) parse(key string) (op Operation, ok bool) {
 	rest, isUser := strings.CutPrefix(rest, "U=")
 	user, rest, isRoute := strings.Cut(rest, "M=") // '=' is in no part
 	route, value, kind := cutPart(rest)
+	if kind == 'S' { // the scope of a key
+		_, value, kind = cutPart(value)
+	}
 	if !ok || !isUser || !isRoute || kind == 0 {
 		return op, false
 	}
