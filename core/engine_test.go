@@ -226,6 +226,16 @@ func TestReplayed(t *testing.T) {
 	assert.Equal(t, "idempotent-replayed", made.Header[0].Name, "what the hook returns is its own")
 }
 
+func TestOptionalBodyKey(t *testing.T) {
+	g := core.MustNew(core.Config{User: byUser}).MustGuard(core.Policy{Key: core.BodyKey("key", core.Optional)})
+	for range 2 {
+		assert.Equal(t, 1, serve(t, g, post(`{"n":1}`, nil)).passed)
+	}
+	assert.Equal(t, "key_invalid", outcome(t, g, post(`{"key":1}`, nil)))
+	assert.Equal(t, "attempt 1", outcome(t, g, post(`{"key":"k"}`, nil)))
+	assert.Equal(t, "replay", outcome(t, g, post(`{"key":"k"}`, nil)))
+}
+
 // Bodies are compared byte by byte; all else, by what it means.
 func TestRawBody(t *testing.T) {
 	e := core.MustNew(core.Config{User: byUser})

@@ -143,7 +143,10 @@ func (f *httpOperation) derive(readBody func() ([]byte, *Refusal, error)) identi
 		if clientKey, err = g.policy.Key.fn(r); err != nil || len(clientKey) > 255 {
 			return identity{refusal: refusalKeyInvalid, cause: err}
 		}
-		if clientKey == "" {
+		switch {
+		case clientKey == "" && g.policy.Key.presence == Optional:
+			return identity{pass: true}
+		case clientKey == "":
 			return identity{refusal: refusalKeyMissing}
 		}
 	}

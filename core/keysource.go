@@ -31,6 +31,7 @@ type KeySource struct {
 	ignoreFingerprint bool
 	echo              bool
 	checks, scoped    bool
+	presences         int // given as options
 }
 
 type keyKind uint8
@@ -54,6 +55,8 @@ const (
 	Optional
 )
 
+func (p Presence) ofKey(s *KeySource) { s.presence, s.presences = p, s.presences+1 }
+
 // Option says which parameters count. Every key source takes it: [Exclude], [RequestHeaders], [WithoutFiles],
 // [WithoutFileNames].
 type Option func(*KeySource)
@@ -62,7 +65,7 @@ type Option func(*KeySource)
 type ParamsOption interface{ ofParams(*KeySource) }
 
 // KeyOption is an option of a source whose keys somebody has chosen ([Header], [Func], [CallerEvent]): an [Option],
-// [CheckKey], [ScopeKey], [IgnoreFingerprint], or for Header also [Named] and [EchoKey].
+// [CheckKey], [ScopeKey], [IgnoreFingerprint], for Header also [Named] and [EchoKey], and for the others a [Presence].
 type KeyOption interface{ ofKey(*KeySource) }
 
 func (o Option) ofParams(s *KeySource) { o(s) }
@@ -145,14 +148,14 @@ func (s KeySource) with(options []KeyOption) KeySource {
 }
 
 // Func takes the key from fn, which must be safe for concurrent use. An empty key is refused as missing (400
-// key_missing); an error, or a key of more than 255 bytes, as malformed (400 key_invalid; only the
+// key_missing) unless the options say [Optional]; an error, or a key of more than 255 bytes, as malformed (400 key_invalid; only the
 // observer gets the error). The key may have any bytes. The parameters become the fingerprint.
 func Func(fn func(r *Request) (string, error), options ...KeyOption) KeySource {
 	return KeySource{kind: keyFunc, fn: fn}.with(options)
 }
 
 // BodyKey takes the key from the member called name of the JSON object that is the body: a string of 1 to 255 bytes. It is left out
-// of the fingerprint. A request without it, or whose body is no JSON, is refused with 400 key_missing; a member that is no
+// of the fingerprint. A request without it, or whose body is no JSON, is refused with 400 key_missing, unless the options say [Optional]; a member that is no
 // such string, and JSON that is malformed (with two members of one name, say), with 400 key_invalid.
 func BodyKey(name string, options ...KeyOption) KeySource {
 	return KeySource{kind: keyFunc, inBody: true, member: name}.with(options)
@@ -221,6 +224,7 @@ var errEventPath = errors.New("core: the route of an event has no pattern: with 
 func (g *Guard) compileKey(f *faults) {
 	k := &g.policy.Key
 	g.identity = g.params
+	f.addIf(k.presence > Optional, "Key", "presence is unknown: %d", k.presence)
 	f.addIf(k.checks && k.valid == nil, "Key", "CheckKey was given no function")
 	f.addIf(k.scoped && k.scope == nil, "Key", "ScopeKey was given no function")
 	switch k.kind {
@@ -229,7 +233,7 @@ func (g *Guard) compileKey(f *faults) {
 	case keyHeader:
 		f.addIf(!isFieldName(k.name) || k.name == "Host" || contains(neverStored, k.name), "Key",
 			"Named: %q is no header field that can hold a key", k.name)
-		f.addIf(k.presence > Optional, "Key", "presence is unknown: %d", k.presence)
+		f.addIf(k.presences > 0, "Key", "presence is the first argument of Header; leave the option out")
 	case keyFields:
 		f.addIf(len(k.fields) == 0, "Key", "Fields names no field")
 		f.addIf(k.onlyExcluded, "Key", "ExcludeOnly is not for Fields: the default names count in any case; use Exclude")

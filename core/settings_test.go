@@ -171,6 +171,8 @@ func TestFaultsWithinAField(t *testing.T) {
 		{Duplicate: core.Wait(0)},
 		{Key: core.Func(constantKey, core.Named("X-Key"))},
 		{Key: core.Func(constantKey, core.EchoKey())},
+		{Key: core.Header(core.Required, core.Optional)},
+		{Key: core.BodyKey("key", core.Optional+1)},
 		{Key: core.Header(core.Required, core.CheckKey(nil))},
 		{Key: core.BodyKey("key", core.ScopeKey(nil))},
 		{Key: core.Header(core.Required, core.Named("Host"))},

@@ -1,0 +1,146 @@
+package profile
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"net/http"
+	"regexp"
+	"time"
+
+	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/codes"
+)
+
+// AdCP is the policy for state-mutating tasks of a seller in the Ad Context Protocol (Security, Idempotency) over plain HTTP. The key is the
+// member idempotency_key of the body. It means something to one user (the authenticated agent) within the account that the body names, and
+// for si_send_message within the session. A duplicate gets the first response with replayed: true, and with the context that it has itself
+// sent, for 24 hours: set Retention to what replay_ttl_seconds declares, 1 hour to 7 days. While the first runs it gets
+// IDEMPOTENCY_IN_FLIGHT; set Duplicate to [core.Wait] to have it wait. Another payload under a known key is refused with
+// IDEMPOTENCY_CONFLICT.
+//
+// Only a success is stored: a status below 400 and, in a JSON body, the status completed, submitted or none.
+//
+// Mount it on one route, such as POST /adcp/:task, so that a key that was used for one task is refused for another.
+func AdCP() core.Policy { return adcp(core.Required) }
+
+// AdCPRead is [AdCP] for tasks that only read, whose key is optional. Without one a request passes unprotected.
+func AdCPRead() core.Policy { return adcp(core.Optional) }
+
+func adcp(p core.Presence) core.Policy {
+	return core.Policy{
+		Key: core.BodyKey("idempotency_key", p, core.CheckKey(adcpKey.MatchString), core.ScopeKey(adcpScope),
+			core.Exclude("context", "governance_context", "push_notification_config.authentication.credentials")),
+		Digest:   core.SHA256,
+		Failed:   core.FailedByCode("status", "completed", "submitted"),
+		Refuse:   refuseAdCP,
+		Replayed: replayAdCP,
+		Record:   core.Record{Retention: 24 * time.Hour},
+	}
+}
+
+var adcpKey = regexp.MustCompile(`^[A-Za-z0-9_.:-]{16,255}$`)
+
+// adcpScope is where a key means something beside its agent: the account, as the request refers to it, and the session.
+func adcpScope(r *core.Request) string {
+	members := membersOf(r.Body)
+	return normal(members["account"]) + "\n" + normal(members["session_id"])
+}
+
+// normal is one text for JSON whose members are in any order. It has no line feed.
+func normal(text json.RawMessage) string {
+	var value any
+	if text == nil || json.Unmarshal(text, &value) != nil {
+		return ""
+	}
+	sorted, _ := json.Marshal(value) // which has been read
+	return string(sorted)
+}
+
+// membersOf returns the members of a JSON object; nil if body is none.
+func membersOf(body []byte) (members map[string]json.RawMessage) {
+	if json.Unmarshal(body, &members) != nil {
+		return nil
+	}
+	return members
+}
+
+type adcpError struct {
+	Code       string `json:"code"`
+	Message    string `json:"message"`
+	Recovery   string `json:"recovery"`
+	Field      string `json:"field,omitempty"`
+	RetryAfter int64  `json:"retry_after,omitempty"`
+}
+
+type adcpFailure struct {
+	Status  string          `json:"status"`
+	Errors  [1]adcpError    `json:"errors"`
+	Error   adcpError       `json:"adcp_error"`
+	Context json.RawMessage `json:"context,omitempty"`
+}
+
+// refuseAdCP makes a failed task's response, with the error in both layers and the request's context. It says nothing of what is stored.
+func refuseAdCP(_ context.Context, r *core.Refusal) *core.Response {
+	e := adcpError{Code: "INVALID_REQUEST", Message: r.Detail, Recovery: "correctable"}
+	switch r.Code {
+	case codes.KeyMissing:
+		e.Message, e.Field = "idempotency_key is required", "idempotency_key"
+	case codes.KeyInvalid:
+		e.Message, e.Field = "idempotency_key must match "+adcpKey.String()+", and the request must be well-formed JSON", "idempotency_key"
+	case codes.KeyReused:
+		e.Code, e.Message = "IDEMPOTENCY_CONFLICT", "idempotency_key was used with a different payload within the replay window. Either resend the exact original payload "+
+			"(to return the cached response) or generate a fresh UUID v4 to submit this new payload."
+	case codes.InProgress:
+		e.Code, e.Message, e.Recovery = "IDEMPOTENCY_IN_FLIGHT", "A request with this idempotency_key is being processed. Retry with the same key.", "transient"
+	case codes.ResultUnavailable: // the key was seen, and its response is not there
+		e.Code, e.Message = "IDEMPOTENCY_EXPIRED", "The request with this idempotency_key was processed, and its response is not available."
+	case codes.UserMissing:
+		e.Code = "AUTH_MISSING"
+	case codes.NotAuthorized:
+		e.Code = "PERMISSION_DENIED"
+	case codes.RateLimited:
+		e.Code, e.Recovery = "RATE_LIMITED", "transient"
+	case codes.Uncertain, codes.StoreUnavailable, codes.ShuttingDown, codes.Unfinished:
+		e.Code, e.Recovery = "SERVICE_UNAVAILABLE", "transient"
+	default:
+		if r.Status >= http.StatusInternalServerError {
+			e.Code, e.Recovery = "CONFIGURATION_ERROR", "terminal"
+		}
+	}
+	if r.RetryAfter > 0 {
+		e.RetryAfter = min(1+int64((r.RetryAfter-1)/time.Second), 3600)
+	}
+	return answer(adcpFailure{"failed", [1]adcpError{e}, e, membersOf(r.Request.Body)["context"]})
+}
+
+// replayAdCP sets what belongs to the envelope of the replay. The other members keep their bytes.
+func replayAdCP(_ context.Context, r *core.Request, stored *core.Response) *core.Response {
+	if stored.Get("Content-Encoding") != "" {
+		return nil
+	}
+	d := json.NewDecoder(bytes.NewReader(stored.Body))
+	if begin, err := d.Token(); err != nil || begin != json.Delim('{') {
+		return nil
+	}
+	body := make([]byte, 0, len(stored.Body)+64)
+	body = append(body, `{"replayed":true`...)
+	for d.More() {
+		start := d.InputOffset()
+		name, err := d.Token()
+		var value json.RawMessage
+		if err != nil || d.Decode(&value) != nil {
+			return nil
+		}
+		if name != "replayed" && name != "context" {
+			body = append(body, ',')
+			body = append(body, bytes.TrimLeft(stored.Body[start:d.InputOffset()], ", \t\r\n")...)
+		}
+	}
+	if own := membersOf(r.Body)["context"]; own != nil {
+		body = append(append(body, `,"context":`...), own...)
+	}
+	replay := *stored
+	replay.Body = append(body, '}')
+	return &replay
+}

@@ -1,0 +1,21 @@
+// Package profile has policies that published protocols demand: [ACP], [UCP] and [AdCP]. Each is a plain [core.Policy] whose fields you
+// may change, with the protocol's keys, comparison, retention and format of refusals.
+//
+//	sessions := engine.MustGuard(profile.ACP())
+//	router.POST("/checkout_sessions", ginidem.New(sessions), createSession)
+//
+// The user (core.Config.User) is whom the protocol authenticates: the agent, or the platform. docs/profiles.md says what each profile does,
+// where the specifications contradict themselves, and what is left to the application.
+package profile
+
+import (
+	"encoding/json"
+
+	"github.com/idem-go/idem/core"
+)
+
+// answer is an answer with a JSON body.
+func answer(body any) *core.Response {
+	text, _ := json.Marshal(body) // of strings, numbers, and JSON that has been read
+	return &core.Response{Header: []core.Field{{Name: "Content-Type", Value: "application/json"}}, Body: text}
+}

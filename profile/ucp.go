@@ -1,0 +1,40 @@
+package profile
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/codes"
+)
+
+// UCP is the policy for the state-changing requests of a business in the Universal Commerce Protocol over REST (Message Signatures,
+// Replay Protection). The Idempotency-Key is required, with at least 22 characters. A duplicate gets the first response for 48 hours.
+// Bodies are compared byte by byte; another one under a known key is refused with 409. What the protocol does not specify is as under
+// [core.ClientKey]: a duplicate gets 409 in_progress while the first runs, and what has failed is not stored.
+//
+// It is the guard that rfc9421.UCP needs: the signed key is what stops replays.
+func UCP() core.Policy {
+	return core.Policy{
+		Key:     core.Header(core.Required, core.CheckKey(func(key string) bool { return len(key) >= 22 })),
+		Compare: core.RawBody,
+		Digest:  core.SHA256,
+		Refuse:  refuseUCP,
+		Record:  core.Record{Retention: 48 * time.Hour},
+	}
+}
+
+type ucpError struct {
+	Code    codes.Code `json:"code"`
+	Content string     `json:"content"`
+}
+
+// refuseUCP makes the body of a protocol error.
+func refuseUCP(_ context.Context, r *core.Refusal) *core.Response {
+	resp := answer(ucpError{r.Code, r.Detail})
+	if r.Code == codes.KeyReused {
+		resp.Status = http.StatusConflict
+	}
+	return resp
+}
