@@ -84,6 +84,7 @@ func TestBoundaries(t *testing.T) {
 		"fiberidem":  {core, sign, kit, "github.com/gofiber/fiber", "github.com/gofiber/fiber/v2", "github.com/valyala/fasthttp", "database/sql", "encoding/xml"},
 		"fiber3idem": {core, sign, kit, "github.com/gofiber/fiber", "github.com/valyala/fasthttp", "database/sql", "encoding/xml"},
 
+		"profile":  {core},
 		"idemtest": {core},
 		// Their clients compile UUIDs, which can be stored with database/sql, too.
 		"amqpidem":      {core, "github.com/rabbitmq/amqp091-go", "database/sql"},

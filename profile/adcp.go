@@ -111,27 +111,26 @@ func refuseAdCP(_ context.Context, r *core.Refusal) *core.Response {
 	if r.RetryAfter > 0 {
 		e.RetryAfter = min(1+int64((r.RetryAfter-1)/time.Second), 3600)
 	}
-	return answer(adcpFailure{"failed", [1]adcpError{e}, e, membersOf(r.Request.Body)["context"]})
+	resp := answer(adcpFailure{"failed", [1]adcpError{e}, e, membersOf(r.Request.Body)["context"]})
+	if r.Code == codes.KeyReused {
+		resp.Status = http.StatusConflict
+	}
+	return resp
 }
 
 // replayAdCP sets what belongs to the envelope of the replay. The other members keep their bytes.
 func replayAdCP(_ context.Context, r *core.Request, stored *core.Response) *core.Response {
-	if stored.Get("Content-Encoding") != "" {
-		return nil
-	}
 	d := json.NewDecoder(bytes.NewReader(stored.Body))
-	if begin, err := d.Token(); err != nil || begin != json.Delim('{') {
+	if begin, _ := d.Token(); begin != json.Delim('{') || stored.Get("Content-Encoding") != "" || !json.Valid(stored.Body) {
 		return nil
 	}
 	body := make([]byte, 0, len(stored.Body)+64)
 	body = append(body, `{"replayed":true`...)
 	for d.More() {
 		start := d.InputOffset()
-		name, err := d.Token()
+		name, _ := d.Token()
 		var value json.RawMessage
-		if err != nil || d.Decode(&value) != nil {
-			return nil
-		}
+		_ = d.Decode(&value) // of valid JSON
 		if name != "replayed" && name != "context" {
 			body = append(body, ',')
 			body = append(body, bytes.TrimLeft(stored.Body[start:d.InputOffset()], ", \t\r\n")...)

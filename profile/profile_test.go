@@ -1,0 +1,85 @@
+package profile_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/codes"
+	"github.com/idem-go/idem/httpidem"
+	"github.com/idem-go/idem/profile"
+)
+
+// The table of docs/profiles.md is tested over TCP, in examples/profiles. Here are the refusals that it has no row for.
+func TestRefusals(t *testing.T) {
+	for code, want := range map[codes.Code][3]string{ // ACP: type; AdCP: code, recovery
+		codes.KeyInvalid:        {"invalid_request", "INVALID_REQUEST", "correctable"},
+		codes.BodyTooLarge:      {"invalid_request", "INVALID_REQUEST", "correctable"},
+		codes.UserMissing:       {"invalid_request", "AUTH_MISSING", "correctable"},
+		codes.NotAuthorized:     {"invalid_request", "PERMISSION_DENIED", "correctable"},
+		codes.RateLimited:       {"invalid_request", "RATE_LIMITED", "transient"},
+		codes.ResultUnavailable: {"processing_error", "IDEMPOTENCY_EXPIRED", "correctable"},
+		codes.Uncertain:         {"processing_error", "SERVICE_UNAVAILABLE", "transient"},
+		codes.BodyConsumed:      {"processing_error", "CONFIGURATION_ERROR", "terminal"},
+		codes.GuardConflict:     {"processing_error", "CONFIGURATION_ERROR", "terminal"},
+		codes.StoreUnavailable:  {"service_unavailable", "SERVICE_UNAVAILABLE", "transient"},
+		codes.ShuttingDown:      {"service_unavailable", "SERVICE_UNAVAILABLE", "transient"},
+		codes.Unfinished:        {"service_unavailable", "SERVICE_UNAVAILABLE", "transient"},
+	} {
+		acp := refused(t, profile.ACP(), code)
+		assert.Equal(t, map[string]any{"type": want[0], "code": string(code), "message": code.Detail()}, acp)
+		assert.Equal(t, map[string]any{"code": string(code), "content": code.Detail()}, refused(t, profile.UCP(), code))
+		adcp := refused(t, profile.AdCP(), code)
+		e := adcp["adcp_error"].(map[string]any)
+		assert.Equal(t, []any{"failed", []any{e}, want[1], want[2]}, []any{adcp["status"], adcp["errors"], e["code"], e["recovery"]}, code)
+	}
+}
+
+// refused returns the body of a refusal that a handler behind the policy reports, with the status of its code.
+func refused(t *testing.T, p core.Policy, code codes.Code) (body map[string]any) {
+	w := serve(t, p, `{"idempotency_key":"550e8400-e29b-41d4-a716-446655440000"}`, func(w http.ResponseWriter, r *http.Request) {
+		httpidem.Refuse(w, r, core.NewRefusal(code, nil))
+	})
+	assert.Equal(t, code.Status(), w.Code)
+	require.NoError(t, json.Unmarshal(w.Body.Bytes(), &body))
+	return body
+}
+
+func serve(t *testing.T, p core.Policy, body string, h http.HandlerFunc) *httptest.ResponseRecorder {
+	g := core.MustNew(core.Config{User: core.SharedByAllCallers()}).MustGuard(p)
+	w := httptest.NewRecorder()
+	r := httptest.NewRequest(http.MethodPost, "/tasks/create", strings.NewReader(body))
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("Idempotency-Key", "550e8400-e29b-41d4-a716-446655440000")
+	httpidem.New(g)(h).ServeHTTP(w, r)
+	return w
+}
+
+// What an AdCP replay makes of a stored body: the envelope's members are set, and the rest keeps its bytes.
+func TestReplayedBodies(t *testing.T) {
+	for _, tc := range []struct{ stored, request, want string }{
+		{`{}`, `{}`, `{"replayed":true}`},
+		{` { } `, `{"context":{"a":[1,"}"]}}`, `{"replayed":true,"context":{"a":[1,"}"]}}`},
+		{"{\n \"a\" : 1.0 ,\n\t\"replayed\":false, \"\\u0062\": {\"context\":1, \"x\":2}\n}", `{}`, `{"replayed":true,"a" : 1.0,"\u0062": {"context":1, "x":2}}`},
+		{`{"context":{"old":1},"status":"completed"}`, `{"context":null}`, `{"replayed":true,"status":"completed","context":null}`},
+		{`[1]`, `{}`, ``}, {`"text"`, `{}`, ``}, {``, `{}`, ``}, {`{"a":1`, `{}`, ``}, {`{} {}`, `{}`, ``}, {`{"a" 1}`, `{}`, ``},
+	} {
+		made := profile.AdCP().Replayed(context.Background(), &core.Request{Body: []byte(tc.request)}, &core.Response{Status: 202, Body: []byte(tc.stored)})
+		if tc.want == "" {
+			assert.Nil(t, made, tc.stored)
+			continue
+		}
+		require.NotNil(t, made, tc.stored)
+		assert.Equal(t, fmt.Sprint(202, tc.want), fmt.Sprint(made.Status, string(made.Body)))
+	}
+	packed := &core.Response{Header: []core.Field{{Name: "Content-Encoding", Value: "gzip"}}, Body: []byte(`{}`)}
+	assert.Nil(t, profile.AdCP().Replayed(context.Background(), &core.Request{}, packed))
+}
