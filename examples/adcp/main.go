@@ -184,8 +184,14 @@ func capabilities(s *seller, _ string, _ *params) (object, *failure) {
 }
 
 func products(*seller, string, *params) (object, *failure) {
-	return object{"products": []object{{"product_id": "test-product", "name": "Display", "description": "A banner of 300 by 250.", "delivery_type": "non_guaranteed",
-		"pricing_options": []object{{"pricing_option_id": "test-pricing", "pricing_model": "cpm", "currency": "USD", "floor_price": 1}}}}}, nil
+	return object{"cache_scope": "public", "products": []object{{
+		"product_id": "test-product", "name": "Display", "description": "A banner of 300 by 250.", "delivery_type": "non_guaranteed", "channels": []string{"display"},
+		"publisher_properties": []object{{"publisher_domain": "seller.example", "selection_type": "all"}},
+		"format_options":       []object{{"format_option_id": "display_300x250", "format_kind": "image", "params": object{"width": 300, "height": 250}}},
+		"pricing_options":      []object{{"pricing_option_id": "test-pricing", "pricing_model": "cpm", "currency": "USD", "floor_price": 1}},
+		"reporting_capabilities": object{"available_reporting_frequencies": []string{"daily"}, "expected_delay_minutes": 60, "timezone": "UTC",
+			"supports_webhooks": false, "available_metrics": []string{"impressions"}, "date_range_support": "date_range"},
+	}}}, nil
 }
 
 func (s *seller) create(agent string, p *params) (object, *failure) {
@@ -224,7 +230,13 @@ func (s *seller) list(agent string, p *params) (object, *failure) {
 	found := []object{}
 	for _, id := range p.IDs {
 		if buy := s.buys[id]; buy != nil && buy.agent == agent {
-			found = append(found, buy.answer())
+			listed := buy.answer()
+			budget := 0.0
+			for _, p := range buy.Packages {
+				budget += p.Budget
+			}
+			listed["status"], listed["currency"], listed["total_budget"] = buy.Status, "USD", budget
+			found = append(found, listed)
 		}
 	}
 	return object{"media_buys": found}, nil

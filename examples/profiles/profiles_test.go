@@ -1,13 +1,17 @@
 package profiles
 
 import (
+	"net/http"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/examples/internal/program"
 	"github.com/idem-go/idem/idemtest"
 	"github.com/idem-go/idem/profile"
 )
@@ -260,4 +264,19 @@ func reads(t *testing.T, serve func(*testing.T, *core.Guard, handler) string) {
 	c.post("", `{"idempotency_key":"`+uuid+`"}`).ran(3)
 	assert.Contains(t, c.post("", `{"idempotency_key":"`+uuid+`"}`).body, `"replayed":true,"run": 3`)
 	assert.Equal(t, 409, c.post("", `{"idempotency_key":"`+uuid+`","n":1}`).status)
+}
+
+// The programs are tested in their folders. Here they start, and end as they are told.
+func TestPrograms(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds and starts programs")
+	}
+	dir := program.Build(t, "..", "ucp", "adcp")
+	for name, path := range map[string]string{"ucp": "/checkout-sessions", "adcp": "/adcp/create_media_buy"} {
+		resp, err := http.Post(program.Start(t, filepath.Join(dir, name)).URL+path, "application/json", strings.NewReader("{}"))
+		require.NoError(t, err)
+		assert.GreaterOrEqual(t, resp.StatusCode, 400, name)
+		resp.Body.Close()
+	}
+	http.DefaultClient.CloseIdleConnections()
 }
