@@ -25,6 +25,7 @@ import (
 	"github.com/idem-go/idem/idemclient"
 	"github.com/idem-go/idem/idemtest"
 	"github.com/idem-go/idem/operate"
+	"github.com/idem-go/idem/profile"
 	"github.com/idem-go/idem/sign"
 	"github.com/idem-go/idem/sign/rfc9421"
 )
@@ -37,7 +38,7 @@ func TestCode(t *testing.T) {
 		sources += unindented(page(t, name)) + "\n"
 	}
 	for name, count := range map[string]int{
-		"clients.md": 3, "duplicates.md": 1, "limits.md": 4, "messages.md": 3, "migrating.md": 4, "mounting.md": 6, "operating.md": 1, "policies.md": 4, "problems.md": 4, "production.md": 1, "rpc.md": 3, "scheduled.md": 2, "signing.md": 3, "steps.md": 3, "stores.md": 7, "testing.md": 3, "tokens.md": 5, "watermill.md": 1,
+		"clients.md": 3, "duplicates.md": 1, "limits.md": 4, "messages.md": 3, "migrating.md": 4, "mounting.md": 6, "operating.md": 1, "policies.md": 4, "problems.md": 4, "production.md": 1, "profiles.md": 1, "rpc.md": 3, "scheduled.md": 2, "signing.md": 3, "steps.md": 3, "stores.md": 7, "testing.md": 3, "tokens.md": 5, "watermill.md": 1,
 	} {
 		blocks := strings.Split(page(t, name), "```go\n")[1:]
 		require.Len(t, blocks, count, name)
@@ -72,6 +73,14 @@ func _(engine *core.Engine, mux *http.ServeMux, isOperator func(name, password s
 	}
 	mux.Handle("/admin/idempotency/", page) // gin.WrapH(page), echo.WrapHandler(page), adaptor.HTTPHandler(page)
 	return nil
+}
+
+// profiles.md
+
+func _(engine *core.Engine, router *gin.Engine, createSession, updateSession gin.HandlerFunc) {
+	sessions := ginidem.New(engine.MustGuard(profile.ACP()))
+	router.POST("/checkout_sessions", sessions, createSession)
+	router.POST("/checkout_sessions/:id", sessions, updateSession)
 }
 
 // clients.md

@@ -17,6 +17,8 @@
 // Command orders-worker is another shop: it takes orders by HTTP, and charges
 // for them in workers behind RabbitMQ.
 //
+// Commands ucp and adcp serve agents: a business of the Universal Commerce Protocol, and a seller of the Ad Context Protocol.
+//
 // Command chain is a client, a shop and a bank, over links that lose requests and answers.
 //
 // What is sold, and how each route is protected, is defined in package shop. Folder browser
