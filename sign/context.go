@@ -17,10 +17,11 @@ type Verified struct {
 	Algorithm Algorithm
 	// Time is when the message was signed, by the client's clock. It is zero if the message has none ([Signature].NoTimestamp).
 	Time time.Time
-	// Nonce is the message's nonce. It is empty if the message has none, or no timestamp.
+	// Nonce is the message's nonce. It is empty if the message has none, or no timestamp, or if a guard takes its place
+	// ([Config].GuardedByKey).
 	Nonce string
 	// EventID is the id of the event that a webhook reports. It is signed, and the same in each delivery of the event. With
-	// core.CallerEvent, a guard inside the verifier uses it as its key. Of rfc9421.UCP it is the Idempotency-Key. It is empty
+	// core.SignedEvent, a guard inside the verifier uses it as its key. Of rfc9421.UCP it is the Idempotency-Key. It is empty
 	// for schemes whose messages have nonces and that are not for webhooks.
 	EventID string
 	// Consumed are the names, as sent, of the parameters that belong to the signature: with sortedparams.Config.InParams,

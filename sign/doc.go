@@ -47,7 +47,8 @@
 //  4. The body, up to [Config].BodyLimit, its digest, and the signature, which is compared in constant time.
 //  5. The nonce: the key's owner is within [Config].NonceQuota, and the key has not used this nonce before. One atomic step
 //     marks it as used. It is remembered until the timestamp has left the window by every server's clock ([Config].Margin).
-//     Messages without a timestamp ([Signature].NoTimestamp), and some others ([Signature].NoNonce), have no nonce.
+//     Messages without a timestamp ([Signature].NoTimestamp), and some others ([Signature].NoNonce), have no nonce; webhooks
+//     have none under [Config].GuardedByKey.
 //
 // A scheme may have a last check ([Demands].Finish).
 //
@@ -85,10 +86,12 @@
 // signed. Whoever has seen a message can send it again under another one. This guard runs an event once and answers later
 // deliveries with the first response:
 //
-//	core.Policy{Key: core.CallerEvent(), User: core.UserFromCaller(), Record: core.Record{Retention: 72 * time.Hour}}
+//	policy := core.SignedEvent()
+//	policy.Name = "stripe"
 //
 // If the sender signs a timestamp, the verifier also refuses the same message the second time ([CodeReplayed]); the nonce is
-// a digest of timestamp and body. If it does not, a replay cannot be told from a redelivery, however old it is. Then only the
+// a digest of timestamp and body. Senders take that for a failure: under [Config].GuardedByKey the same message gets the guard's
+// answer, too. If the sender signs none, a replay cannot be told from a redelivery, however old it is. In both cases only the
 // guard protects, for as long as its record is kept.
 //
 // The schemes of these senders also sign, for tests of your endpoint.

@@ -73,10 +73,11 @@ type Signature struct {
 	Nonce string
 	// NoTimestamp is true for a message without a signed timestamp. The verifier then checks no time and uses no nonce: a replay
 	// cannot be told from the sender's own redelivery. EventID must be set, so that a guard inside the verifier
-	// (core.CallerEvent) runs the event once.
+	// (core.SignedEvent) runs the event once.
 	NoTimestamp bool
 	// NoNonce is true for a message with a signed timestamp that may be sent again as it is. The verifier then uses no nonce,
-	// and EventID must be set. Set it only if a repetition does no harm, as of a GET, or with [Demands].Guard.
+	// and EventID must be set. Set it only if a repetition does no harm, as of a GET, or with [Demands].Guard. The verifier sets
+	// it for messages with an EventID under [Config].GuardedByKey.
 	NoNonce bool
 	// EventID is the id of the event that a message reports, see [Verified].EventID. Like a nonce, it must be signed, or
 	// come from what is signed.

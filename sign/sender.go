@@ -49,7 +49,7 @@ func newSender(s sender, keyID string) Scheme {
 // The signature is the HMAC-SHA256 of "<t>.<body>" in lower-case hexadecimal. While the secret is being changed there are several
 // v1; one good signature is enough. Other versions are ignored. [Verified].EventID is the id in the body. Stripe allows
 // timestamps to be 5 minutes off: set [Config].Window. It delivers an event for three days, each time with a new timestamp.
-// As the body may differ (pending_webhooks), the guard needs IgnoreFingerprint.
+// The body may differ (pending_webhooks), which core.SignedEvent does not look at.
 //
 // Messages name no key. The verifier uses the keys of the id keyID. Empty: "webhooks".
 func Stripe(keyID string) Scheme {
@@ -97,8 +97,8 @@ func Slack(keyID string) Scheme {
 //
 // The signature is the HMAC-SHA256 of the body in lower-case hexadecimal. GitHub does not sign a time, the kind of event
 // (X-GitHub-Event) or the delivery's id (X-GitHub-Delivery, which a redelivery keeps). It delivers again only when it is asked
-// to. [Verified].EventID is a digest of the body, and messages have no timestamp ([Signature].NoTimestamp). Name both fields in
-// the guard's RequestHeaders: a body that comes again under another id or kind is then refused.
+// to. [Verified].EventID is a digest of the body, and messages have no timestamp ([Signature].NoTimestamp). With both fields in
+// the RequestHeaders of core.CompareContent, a body that comes again under another id or kind is refused.
 //
 // Messages name no key. The verifier uses the keys of the id keyID. Empty: "webhooks".
 func GitHub(keyID string) Scheme {
@@ -114,8 +114,8 @@ func GitHub(keyID string) Scheme {
 //
 // The signature is the HMAC-SHA256 of the body in base64. Shopify does not sign a time, the topic (X-Shopify-Topic), the shop or
 // the event's id (X-Shopify-Event-Id). [Verified].EventID is a digest of the body, and messages have no timestamp
-// ([Signature].NoTimestamp). Two topics may have the same body (orders/create, orders/updated): give each topic a route. Name the
-// two fields in the guard's RequestHeaders: a body that comes again with another value is then refused.
+// ([Signature].NoTimestamp). Two topics may have the same body (orders/create, orders/updated): give each topic a route and a
+// guard with a name of its own.
 //
 // Messages name no key. The verifier uses the keys of the id keyID. Empty: "webhooks".
 func Shopify(keyID string) Scheme {

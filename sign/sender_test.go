@@ -2,6 +2,7 @@ package sign_test
 
 import (
 	"cmp"
+	"io"
 	"net/http"
 	"strings"
 	"testing"
@@ -190,6 +191,44 @@ func TestEventIDs(t *testing.T) {
 		verified, err := senderVerifier(sign.Stripe("acme"), 7, key).Verify(t.Context(), fixture.Message(delivery(t, sign.Stripe("acme"), key, 7, body)))
 		require.NoError(t, err)
 		require.Equal(t, cmp.Or(want, "sha256="+sign.NonceOf([]byte(body))), verified.EventID)
+	}
+}
+
+// Where a guard stops replays, a webhook that comes again as it is has its answer, and no nonce is used: of each scheme that names
+// events. Its time and its signature are checked as ever, and other messages have nonces.
+func TestWebhooksGuardedByKey(t *testing.T) {
+	const at = 1700000000
+	key := senderKey("whsec_a secret of the sender's")
+	standard := sign.Must(sign.NewStandardWebhooks(sign.StandardWebhooksConfig{KeyID: "acme"}))
+	standardKey := sign.Must(sign.NewStandardWebhooksKey(sign.KeyConfig{ID: "acme"}, "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"))
+	for _, c := range []struct {
+		scheme  sign.Scheme
+		key     *sign.Key
+		guarded bool
+		again   error
+	}{
+		{sign.Stripe("acme"), key, false, sign.CodeReplayed}, {sign.Stripe("acme"), key, true, nil}, {sign.Slack("acme"), key, true, nil},
+		{sign.ACP("acme"), key, true, nil}, {standard, standardKey, true, nil}, {sign.Must(sign.NewV1(sign.V1Config{})), signtest.Demo, true, sign.CodeReplayed},
+	} {
+		now := int64(at)
+		v := fixture.Verifier(sign.Config{Scheme: c.scheme, GuardedByKey: c.guarded, Clock: func() time.Time { return time.Unix(now, 0) }}, c.key)
+		r := delivery(t, c.scheme, c.key, at, senderBody)
+		_, err := v.Verify(t.Context(), fixture.Message(r))
+		require.NoError(t, err)
+		verified, err := v.Verify(t.Context(), fixture.Message(r))
+		if c.again != nil {
+			require.ErrorIs(t, err, c.again, c.scheme.Name())
+			continue
+		}
+		require.NoError(t, err, c.scheme.Name())
+		require.NotEmpty(t, verified.EventID)
+		require.Empty(t, verified.Nonce)
+		require.Equal(t, int64(at), verified.Time.Unix())
+		_, err = v.Verify(t.Context(), fixture.Message(delivery(t, c.scheme, c.key, at-61, senderBody)))
+		require.ErrorIs(t, err, sign.CodeExpired)
+		r.Body = io.NopCloser(strings.NewReader("{}"))
+		_, err = v.Verify(t.Context(), fixture.Message(r))
+		require.ErrorIs(t, err, sign.ReasonBadSignature)
 	}
 }
 

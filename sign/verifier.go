@@ -22,9 +22,11 @@ type Config struct {
 	// Scheme is how messages are signed. Nil: [NewV1] with its standard names.
 	Scheme Scheme
 
-	// GuardedByKey says that behind this verifier, each route that changes something has a guard that requires the
-	// Idempotency-Key. It must be set for schemes that leave replays to such a guard ([Demands].Guard: rfc9421.UCP), because
-	// without one whoever relays a message can have it executed again. The verifier cannot see the guard: you say so.
+	// GuardedByKey says that behind this verifier, each route that changes something has a guard that requires a key: the
+	// Idempotency-Key, or the id of the event ([Verified].EventID: core.SignedEvent, core.CallerEvent). It must be set for
+	// schemes that leave replays to such a guard ([Demands].Guard: rfc9421.UCP). Webhooks that are sent again as they are get the
+	// guard's answer then, not 401 replayed, and no nonce is used. Other messages have nonces as before. Without a guard
+	// whoever relays a message can have it executed again. The verifier cannot see the guard: you say so.
 	GuardedByKey bool
 
 	// Nonces remembers which nonces have been used. If several processes verify, they must share one. Nil: a [MemoryNonces]
@@ -347,6 +349,7 @@ func (v *Verifier) verify(ctx context.Context, m *Message, s *Signature, key **K
 			return err
 		}
 	}
+	s.NoNonce = s.NoNonce || v.c.GuardedByKey && s.EventID != ""
 	if err := v.useNonce(ctx, s, *key, later); err != nil || v.finish == nil {
 		return err
 	}

@@ -83,10 +83,9 @@ type standardWebhooks struct {
 // # Retries
 //
 // A sender that retries a delivery keeps webhook-id and signs a new webhook-timestamp. That is no replay: the nonce is id and
-// timestamp together, "msg_2KWP….1674087231". The same id in the same second is a replay and is refused. The guard inside the
-// verifier runs the event once and answers later deliveries with the first response. Its key is the id:
-//
-//	core.Policy{Key: core.CallerEvent(), User: core.UserFromCaller()}
+// timestamp together, "msg_2KWP….1674087231". The same id in the same second is a replay and is refused, or under
+// [Config].GuardedByKey left to the guard. The guard inside the verifier (core.SignedEvent) runs the event once and answers later
+// deliveries with the first response. Its key is the id.
 //
 // The specification allows any text as an id. This package accepts 1 to 128 letters, digits and !#$%&'*+-.^_`|~:/=, which a guard
 // uses as its key without change. No part of an id after a full stop may be ten digits, because the signed
