@@ -1,17 +1,22 @@
 package core_test
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/base64"
+	"fmt"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/adapter"
 	"github.com/idem-go/idem/core/codes"
 )
 
@@ -184,4 +189,123 @@ func TestCallerEventNeedsAPattern(t *testing.T) {
 	var refused *core.Refusal
 	require.ErrorAs(t, err, &refused)
 	require.Equal(t, codes.KeyInvalid, refused.Code)
+}
+
+// What a sender of webhooks gets when it sends an event again, whatever has become of the first delivery.
+func TestSignedEvent(t *testing.T) {
+	run := func(f func(*core.Run), status int) func(context.Context) adapter.Capture {
+		return func(ctx context.Context) adapter.Capture { f(core.RunFrom(ctx)); return answer(status, "body") }
+	}
+	refusing := func(code codes.Code) func(context.Context) adapter.Capture { // what a Do within has returned
+		return func(context.Context) adapter.Capture {
+			return adapter.Capture{Ending: adapter.Unrendered, Err: core.NewRefusal(code, nil)}
+		}
+	}
+	rendering := func(ctx context.Context) adapter.Capture {
+		return adapter.Capture{Response: core.RefusalResponse(ctx, core.NewRefusal(codes.Duplicate, nil), nil)}
+	}
+	refuses := func(status int, code codes.Code, after string) string {
+		return fmt.Sprintf("%d %s %s", status, code, after)
+	}
+	const runs, empty, stored = "runs", "200 replayed", "201 replayed body"
+	reject := core.Policy{Duplicate: core.Reject("")}
+	for name, tc := range map[string]struct {
+		change       core.Policy // what of it is set
+		first        func(context.Context) adapter.Capture
+		again, third string // what the next deliveries get; runs: the handler's 201
+	}{
+		"done":                            {core.Policy{}, answering(201, "body"), stored, stored},
+		"done, and nothing is stored":     {reject, answering(201, "body"), empty, empty},
+		"done, and too large":             {core.Policy{ResponseLimit: 3}, answering(201, "body"), empty, empty},
+		"a 4xx":                           {core.Policy{}, answering(422, ""), runs, stored},
+		"a 3xx":                           {core.Policy{}, answering(302, ""), runs, stored},
+		"a 4xx that is kept":              {core.Policy{}, run((*core.Run).Keep, 422), empty, empty},
+		"the same, and none is stored":    {reject, run((*core.Run).Keep, 422), empty, empty},
+		"a 4xx that is no failure":        {core.Policy{Failed: core.FailedByStatus}, answering(404, ""), empty, empty},
+		"abandoned":                       {core.Policy{}, run((*core.Run).Abandon, 500), runs, stored},
+		"uncertain":                       {core.Policy{Record: core.Record{Abandoned: core.Uncertain(nil)}}, run((*core.Run).Abandon, 500), refuses(503, codes.Uncertain, "60"), refuses(503, codes.Uncertain, "60")},
+		"a token too old, further in":     {core.Policy{}, refusing(codes.TokenExpired), runs, stored},
+		"a conflict, rendered":            {core.Policy{}, rendering, runs, stored},
+		"a conflict further in":           {core.Policy{}, refusing(codes.InProgress), runs, stored},
+		"an uncertain outcome further in": {core.Policy{}, refusing(codes.Uncertain), runs, stored},
+	} {
+		var events []core.Event
+		p := core.SignedEvent()
+		p.Name, p.Duplicate, p.Record, p.Failed, p.ResponseLimit = "stripe", tc.change.Duplicate, tc.change.Record, tc.change.Failed, tc.change.ResponseLimit
+		g := core.MustNew(core.Config{Observe: func(_ context.Context, ev core.Event) { events = append(events, ev) }}).MustGuard(p)
+		deliver := func(handler func(context.Context) adapter.Capture) string {
+			c := post("{}", nil).doing(handler)
+			require.NoError(t, g.Serve(core.WithCallerEvent(t.Context(), "stripe", "evt_1"), c))
+			r := c.response
+			switch last := events[len(events)-1]; {
+			case c.code() != "":
+				assert.Equal(t, r.Status, last.Status, "%s: the observer is told what the sender is", name)
+				return refuses(r.Status, codes.Code(c.code()), r.Get("Retry-After"))
+			case c.replayed():
+				return strings.TrimSpace(fmt.Sprintf("%d replayed %s", r.Status, r.Body))
+			}
+			return runs
+		}
+		assert.NotRegexp(t, "^4", deliver(tc.first), "%s: a refusal of the guard", name)
+		assert.Equal(t, tc.again, deliver(answering(201, "body")), name)
+		assert.Equal(t, tc.third, deliver(answering(201, "body")), name)
+	}
+}
+
+// An event is one by whatever route it comes, for a guard's name and a sender.
+func TestSignedEventKeys(t *testing.T) {
+	e := core.MustNew(core.Config{})
+	key := func(name string, r core.Request, options ...core.EventOption) (string, string) {
+		p := core.SignedEvent(options...)
+		p.Name, r.Headers = name, post("", nil)
+		k, fingerprint, err := e.MustGuard(p).Key(&r)
+		require.NoError(t, err)
+		return k.Raw(), fingerprint
+	}
+	one := core.Request{Method: "POST", Route: "/hooks", Caller: "stripe", CallerEvent: "evt_1", ContentType: "application/json", Body: []byte(`{"n":1}`)}
+	again := one
+	again.Method, again.Route, again.Unmatched, again.Body = "PUT", "/elsewhere", true, []byte(`{"n":2}`)
+	for _, r := range []core.Request{one, again} {
+		got, fingerprint := key("pay ments", r)
+		assert.Equal(t, "idem:U=caller#stripeM=pay%20mentsE=evt_1", got)
+		assert.Empty(t, fingerprint)
+		got, _ = key("other", r)
+		assert.Contains(t, got, "M=otherE=evt_1", "two endpoints may share a secret")
+	}
+	_, a := key("n", one, core.CompareContent())
+	_, b := key("n", again, core.CompareContent())
+	assert.NotEqual(t, a, b)
+	_, b = key("n", again, core.CompareContent(core.Exclude("n")))
+	assert.NotEqual(t, a, b)
+	again.Body = []byte(`{"n":1,"pending_webhooks":1}`)
+	_, b = key("n", again, core.CompareContent(core.Exclude("pending_webhooks")))
+	assert.Equal(t, a, b)
+}
+
+// Results, and what became of runs that never finished, are known for as long as senders deliver.
+func TestSignedEventsAreRemembered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, month := range []time.Duration{0, 30 * 24 * time.Hour} {
+			p := core.SignedEvent()
+			p.Name, p.Retention, p.Abandoned = "stripe", month, core.Uncertain(nil)
+			g := core.MustNew(core.Config{}).MustGuard(p)
+			deliver := func(event string, abandon bool) int {
+				c := post("{}", nil).doing(func(ctx context.Context) adapter.Capture {
+					if abandon {
+						core.RunFrom(ctx).Abandon()
+						return answer(500, "")
+					}
+					return answer(201, "")
+				})
+				require.NoError(t, g.Serve(core.WithCallerEvent(t.Context(), "stripe", event), c))
+				return c.ran
+			}
+			deliver("done", false)
+			deliver("uncertain", true)
+			time.Sleep(cmp.Or(month, 96*time.Hour) - time.Hour)
+			assert.Equal(t, []int{0, 0}, []int{deliver("done", false), deliver("uncertain", false)})
+			time.Sleep(2 * time.Hour)
+			assert.Equal(t, []int{1, 1}, []int{deliver("done", false), deliver("uncertain", false)})
+		}
+	})
 }

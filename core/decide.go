@@ -95,7 +95,7 @@ var errBadGrant = errors.New("idem: the store reported an unknown state")
 // duplicate decides about a duplicate of a finished operation.
 func (g *Guard) duplicate(grant store.Grant) decision {
 	switch {
-	case g.policy.Duplicate.kind != rejects:
+	case g.policy.Duplicate.kind != rejects, g.policy.Key.event:
 		return decision{action: toReplay, grant: grant}
 	case bytes.Equal(grant.Result, failed):
 		return decision{action: toRefuse, refusal: g.refusedFailed, grant: grant}
@@ -127,7 +127,7 @@ func (g *Guard) storeUnavailable(ctx context.Context, c *claimant, err error) de
 
 // refuse tells the observer of a refusal, and returns a copy that says what is behind it.
 func (g *Guard) refuse(ctx context.Context, id *identity, d *decision) *Refusal {
-	r := d.refusal
+	r := g.told(d.refusal)
 	g.observe(ctx, Event{Kind: Refused, Route: id.route, Key: id.key, ID: d.grant.ID, Remark: d.grant.Remark, Status: r.Status, Code: r.Code,
 		Waited: d.waited, Err: d.cause})
 	return r.because(d.cause)

@@ -73,14 +73,14 @@ var (
 //
 //   - Keys made of parameters, and tokens: of call and [Run.ID]. Two equal orders, one after the other, are two operations, and have two
 //     keys. The key is lost with the record ([Record].RememberAbandoned, a restart of an in-process store).
-//   - Keys that somebody has chosen ([Header], [Func], [CallerEvent], a [Task]): of call and the stored key. So it survives even the
+//   - Keys that somebody has chosen ([Header], [Func], [CallerEvent], [SignedEvent], a [Task]): of call and the stored key. So it survives even the
 //     loss of the record, and two users who have chosen the same key have different ones. But a client that uses its
 //     key again, when the result has been forgotten or with other parameters after a failure, gets the same derived key for ever.
 //
 // # Failures
 //
 // A run that has called Derive, or finished a [Step], may fail by a panic, without an answer, by the error of a task, or with a response that
-// [FailedByStatus] takes for "try again". Where its record would be released then, it is kept for [Record].RememberAbandoned instead: the next
+// [FailedByStatus] takes for "try again" (under [SignedEvent] with each). Where its record would be released then, it is kept for [Record].RememberAbandoned instead: the next
 // attempt has the next number, and the same ID, keys and steps. Any claim gets it, also under [Uncertain]. It is no
 // takeover, unless an earlier run was never heard of again. Any other failure (a 402: the form must run after a top-up), and
 // [Run.Release], end the operation: the next one has a new ID. So does a request with other parameters, which is no reuse of a key then.

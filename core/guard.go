@@ -84,6 +84,10 @@ func (g *Guard) compile(f *faults) (*Guard, error) {
 		setDefault(&p.Retention, max(defaultKeyRetention, p.Key.tokens.outlasting()))
 		setDefault(&p.RememberAbandoned, max(defaultRememberAbandoned, p.Key.tokens.outlasting()))
 	}
+	if p.Key.event {
+		setDefault(&p.Retention, defaultEventRetention)
+		setDefault(&p.RememberAbandoned, p.Retention)
+	}
 	setDefault(&p.Lease, defaultLease)
 	setDefault(&p.RememberAbandoned, defaultRememberAbandoned)
 	setDefault(&p.BodyLimit, defaultBodyLimit)
@@ -99,6 +103,8 @@ func (g *Guard) compile(f *faults) (*Guard, error) {
 	case p.Failed != nil:
 	case ofParameters, p.Key.kind == keyToken:
 		p.Failed = FailedByAnyError
+	case p.Key.event:
+		p.Failed = failedBySender
 	default:
 		p.Failed = FailedByStatus
 	}

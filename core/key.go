@@ -155,6 +155,10 @@ func (f *httpOperation) derive(readBody func() ([]byte, *Refusal, error)) identi
 	}
 
 	in := f.parameters()
+	if g.policy.Key.event {
+		k := appendPart(g.appendBeginning(f.scratch[:0], user), g.policy.Name)
+		return f.withFingerprint(appendPart(append(k, "E="...), clientKey), &in)
+	}
 	k := g.appendOperation(f.scratch[:0], user, r.Method, r.Route)
 
 	if g.policy.Key.kind == keyParams || g.policy.Key.kind == keyFields {
@@ -250,11 +254,15 @@ func appendRoute(k []byte, method, route string) []byte {
 
 func appendPart(k []byte, s string) []byte { return canon.AppendPart(k, s) }
 
-// appendOperation appends what every key begins with, but that of a token.
+// appendOperation appends what every key begins with, but those of tokens and signed events.
 func (g *Guard) appendOperation(k []byte, u User, method, route string) []byte {
+	return appendRoute(g.appendBeginning(k, u), method, route)
+}
+
+// appendBeginning appends what every key begins with, but that of a token.
+func (g *Guard) appendBeginning(k []byte, u User) []byte {
 	k = append(k, g.engine.prefix...)
 	k = append(k, "U="...)
 	k = appendUser(k, u)
-	k = append(k, "M="...)
-	return appendRoute(k, method, route)
+	return append(k, "M="...)
 }

@@ -17,6 +17,7 @@ type KeySource struct {
 	name     string // of the header field
 	member   string // of the body
 	inBody   bool   // the key is in that member
+	event    bool   // of SignedEvent: one key space, and answers for senders of webhooks
 	fn       func(*Request) (string, error)
 	valid    func(string) bool     // of CheckKey
 	scope    func(*Request) string // of ScopeKey
@@ -200,7 +201,7 @@ var errBodyKey = errors.New("idem: the member that holds the key is no string, o
 // CallerEvent takes the key from the id of the event that a signed request reports, so that all deliveries of
 // an event are one operation. The id comes from [WithCallerEvent]; the adapters' Verify sets it for webhooks,
 // see sign.Verified.EventID. The sender has signed it: an unsigned header field can't make an event run
-// again.
+// again. [SignedEvent] is a policy for receivers of webhooks.
 //
 // A request without an id is refused with 400 key_missing. A request whose route has no pattern
 // ([Request].Unmatched, so also below an outer http.StripPrefix) is refused with 400 key_invalid: its path, which is
@@ -217,6 +218,23 @@ func CallerEvent(options ...KeyOption) KeySource {
 		return r.CallerEvent, nil
 	}, options...)
 }
+
+// EventOption is an option of [SignedEvent]: [CompareContent].
+type EventOption func(*KeySource)
+
+// CompareContent refuses an event whose content has changed with 422 key_reused. The content is all parameters; options
+// say which count. Without it only the id counts.
+func CompareContent(options ...Option) EventOption {
+	return func(s *KeySource) {
+		s.ignoreFingerprint = false
+		for _, o := range options {
+			o(s)
+		}
+	}
+}
+
+// eventID is the key of a SignedEvent. The route is not a part of it, so that it needs no pattern.
+func eventID(r *Request) (string, error) { return r.CallerEvent, nil }
 
 var errEventPath = errors.New("core: the route of an event has no pattern: with another path, which no sender of webhooks signs, the event would run again")
 
@@ -248,6 +266,8 @@ func (g *Guard) compileKey(f *faults) {
 			f.addIf(k.fn == nil, "Key", "Func was given no function")
 		}
 		f.addIf(k.name != "" || k.echo, "Key", "Named and EchoKey are for Header")
+		f.addIf(k.event && g.policy.Name == "", "Name", "is empty; it is a part of the keys of a SignedEvent, in place of the route")
+		f.addIf(k.event && g.policy.Duplicate.message != "", "Duplicate", "Reject: the message has no effect: a sender of events gets 200 without a body; leave it out")
 	case keyToken:
 		g.compileToken(f)
 	}

@@ -47,12 +47,16 @@ func (g *Guard) compileParameters(f *faults) {
 	p, k := &g.policy, &g.policy.Key
 	if k.ignoreFingerprint {
 		const why = "IgnoreFingerprint: the parameters are not compared, so that %s has no effect; leave one of the two out"
-		f.addIf(p.Digest != canon.MD5, "Digest", "has no effect under IgnoreFingerprint; leave one of the two out")
+		none := "has no effect under IgnoreFingerprint; leave one of the two out"
+		if k.event {
+			none = "has no effect on a SignedEvent without CompareContent: its id alone counts"
+		}
+		f.addIf(p.Digest != canon.MD5, "Digest", "%s", none)
 		f.addIf(len(k.excluded) > 0, "Key", why, "Exclude")
 		f.addIf(len(k.headers) > 0, "Key", why, "RequestHeaders")
 		f.addIf(k.withoutFiles, "Key", why, "WithoutFiles")
 		f.addIf(k.withoutFileNames, "Key", why, "WithoutFileNames")
-		f.addIf(p.Compare != byMeaning, "Compare", "has no effect under IgnoreFingerprint; leave one of the two out")
+		f.addIf(p.Compare != byMeaning, "Compare", "%s", none)
 	} else {
 		f.addIf(p.Digest == canon.MD5 && fips140.Enabled(), "Digest", "must be SHA256 under FIPS 140")
 	}

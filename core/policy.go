@@ -15,14 +15,15 @@ import (
 // A Policy is a plain value: copy it, change fields, and compile it with [Engine.Guard]. A setting that has no effect in
 // its policy is a fault. What is not HTTP has a [TaskPolicy].
 type Policy struct {
-	// Name appears in events and error messages. [Token] requires it: there it is the purpose of the tokens.
+	// Name appears in events and error messages. [Token] requires it: there it is the purpose of the tokens. So does [SignedEvent]: all
+	// guards of one name have the same events.
 	Name string
 
 	// Key is where the identity of an operation comes from, and which parameters count. Zero: [Params].
 	Key KeySource
 
 	// Compare says how the parameters of two requests with one key are compared, where somebody has chosen the key: [Header], [Func],
-	// [BodyKey], [CallerEvent]. Zero: by what they mean, see [Params].
+	// [BodyKey], [CallerEvent], [CompareContent]. Zero: by what they mean, see [Params].
 	Compare Comparison
 
 	// User tells callers apart. Zero: [Config.User] and the verified caller, see there. One of the
@@ -38,7 +39,7 @@ type Policy struct {
 
 	// Failed decides whether a response is a failure. Nil: [FailedByAnyError] if the key is made of
 	// parameters or is a token, because the caller can't choose another key, and the form that got
-	// 402 must run after a top-up; else [FailedByStatus]. The response is valid only during the
+	// 402 must run after a top-up; each status but 2xx for a [SignedEvent]; else [FailedByStatus]. The response is valid only during the
 	// call and must not be changed. Its Body is not the whole body if it was streamed or over
 	// ResponseLimit. Failed is called concurrently.
 	//
@@ -125,7 +126,7 @@ type Record struct {
 
 	// Retention is how long a finished result is kept. Zero: 1 minute if the key is made of
 	// parameters ([Params]), because a customer may well order the same again
-	// tomorrow; 24 h for other keys ([Header], [Func], [CallerEvent], [Token], a [Task]). A PUT or
+	// tomorrow; 96 h for a [SignedEvent]; 24 h for other keys ([Header], [Func], [CallerEvent], [Token], a [Task]). A PUT or
 	// DELETE may keep none, see OnSuccess.
 	Retention time.Duration
 
@@ -149,7 +150,8 @@ type Record struct {
 
 	// RememberAbandoned is how long an abandoned run is remembered after its lease has passed,
 	// whatever the retention. For that time the next run is a takeover, and an uncertain outcome
-	// stays uncertain. A failure whose record is kept for the next attempt ([Run.Derive]) is remembered as long. Zero: 24 h.
+	// stays uncertain. A failure whose record is kept for the next attempt ([Run.Derive]) is remembered as long. Zero: 24 h; for a
+	// [SignedEvent] as long as Retention.
 	RememberAbandoned time.Duration
 }
 
@@ -157,6 +159,7 @@ type Record struct {
 const (
 	defaultLease             = 30 * time.Second
 	defaultKeyRetention      = 24 * time.Hour // of keys that are not made of parameters
+	defaultEventRetention    = 96 * time.Hour // of signed events: senders deliver for up to 76 hours
 	defaultRetention         = time.Minute    // of keys made of parameters
 	defaultRememberAbandoned = 24 * time.Hour
 	defaultLinger            = time.Minute
@@ -310,6 +313,12 @@ func FailedByStatus(r *Response) bool {
 // FailedByAnyError reports whether the status is 400 or above. It is the default of [Policy.Failed] for
 // keys made of parameters and for tokens.
 func FailedByAnyError(r *Response) bool { return r.Status >= 400 }
+
+// failedBySender reports whether a sender of webhooks takes the status for a failure, and sends the event again. It is the default
+// of [Policy.Failed] for a [SignedEvent].
+func failedBySender(r *Response) bool { return !isSuccess(r) }
+
+func isSuccess(r *Response) bool { return r.Status >= 200 && r.Status < 300 }
 
 // Digest is the digest algorithm for parameters: MD5, which is the zero Digest, or [SHA256]. A digest tells parameters
 // apart; it does not authenticate them.

@@ -60,6 +60,34 @@ func ClientKey(options ...KeyOption) Policy {
 	return Policy{Key: Header(Required, options...), Record: Record{Retention: 24 * time.Hour}}
 }
 
+// SignedEvent is for receivers of webhooks, inside a verifier (sign.Stripe and others; see docs/webhooks.md). Set Name. The
+// key is the id of the event that a signed request reports, as for [CallerEvent], in one key space for all guards of that
+// name: an event that comes by two routes runs once, and whoever changes the path, which no sender signs, can't have it run
+// again. Two endpoints have two names, also if they share a secret. The user is the verified caller: events of two senders are
+// two, even if their ids are equal.
+//
+// Senders take each status but 2xx for a failure, and send the event again for hours or days. So this is what they get:
+//
+//   - While the event runs: 503 in_progress with Retry-After. Under [Wait] it waits before.
+//   - When it has finished: the stored response if that is a 2xx, else 200 without a body, also if no response is stored.
+//     Both have Idempotent-Replayed.
+//   - If it is uncertain ([Uncertain]): 503 with Retry-After.
+//   - With changed content: the same, because redeliveries differ (Stripe's in pending_webhooks). With [CompareContent]: 422
+//     key_reused.
+//
+// A refusal of the guard is never a 409, which means nothing to senders, nor a 410, after which some send no event any more.
+//
+// Each status but 2xx is a failure, and released: the next delivery runs. To drop an event answer it with a 2xx. Results are
+// kept for 96 hours, and abandoned runs remembered as long: Stripe delivers for three days, and Standard Webhooks recommends
+// 76 hours.
+func SignedEvent(options ...EventOption) Policy {
+	key := KeySource{kind: keyFunc, event: true, fn: eventID, ignoreFingerprint: true}
+	for _, o := range options {
+		o(&key)
+	}
+	return Policy{Key: key, User: UserFromCaller()}
+}
+
 // OneShotToken is for forms and public pages, whose clients make no keys. The page contains a token issued
 // by tokens, which works once. A user who submits again, reloads or goes back gets the first response,
 // for 24 hours. After an answer of 400 and above the token may be used again. Set Name: it is the purpose

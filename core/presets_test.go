@@ -123,7 +123,7 @@ func TestPresetsCompile(t *testing.T) {
 	shorter.Retention = 2 * time.Second
 	after.OnFailure = core.Release
 	for _, p := range []core.Policy{core.DoubleClick(), released, shorter, after, core.NoRepeatSubmit(0, ""), core.NoRepeatSubmit(time.Minute, "m"),
-		core.ResubmitWindow(), core.Exclusive(), core.ClientKey(), core.OneShotToken(someTokens)} {
+		core.ResubmitWindow(), core.Exclusive(), core.ClientKey(), core.OneShotToken(someTokens), core.SignedEvent(core.CompareContent())} {
 		for _, lease := range []time.Duration{0, time.Second, time.Hour} {
 			p.Name, p.Lease = "n", lease
 			assert.NotPanics(t, func() { e.MustGuard(p) }, "%+v", p)

@@ -136,7 +136,22 @@ func RefusalResponse(ctx context.Context, err error, request *Request) *Response
 
 // response makes the response that r is on the wire.
 func (g *Guard) response(ctx context.Context, r *Refusal, request *Request) *Response {
-	return r.response(ctx, g.refuses, request)
+	return g.told(r).response(ctx, g.refuses, request)
+}
+
+// told returns r as the guard's clients are told of it. To a sender of events a 409 means nothing, and after a 410 it sends no
+// event any more: it is to come again.
+func (g *Guard) told(r *Refusal) *Refusal {
+	if !g.policy.Key.event || r.Status != http.StatusConflict && r.Status != http.StatusGone {
+		return r
+	}
+	own := *r
+	own.Status = http.StatusServiceUnavailable
+	if r.Code == codes.Uncertain { // until somebody has found out
+		own.RetryAfter = time.Minute
+	}
+	setDefault(&own.RetryAfter, time.Second)
+	return &own
 }
 
 func (r *Refusal) response(ctx context.Context, hook func(context.Context, *Refusal) *Response, request *Request) *Response {

@@ -139,7 +139,11 @@ func (f *httpOperation) replayable(ctx context.Context, grant store.Grant) (*Ref
 			return refusalNotAuthorized, err
 		}
 	}
-	if !decodeResponse(&f.resp, grant.Result) {
+	decoded := decodeResponse(&f.resp, grant.Result)
+	switch {
+	case f.guard.policy.Key.event && !(decoded && isSuccess(&f.resp)): // its sender is not to come again
+		f.resp = Response{Status: http.StatusOK, Header: append(f.resp.Header[:0], Field{Name: ReplayedHeader, Value: "true"})}
+	case !decoded:
 		return refusalUnavailable, nil
 	}
 	if own := f.guard.policy.Replayed; own != nil {

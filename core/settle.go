@@ -78,6 +78,7 @@ func (c *runContext) settle(o outcome) (instead *Refusal) {
 	decided := Disposition(c.decided.Load())
 	s := c.settlement(&o, decided)
 	if s.instead != nil {
+		s.instead = g.told(s.instead)
 		o.status = s.instead.Status
 	}
 	elapsed := time.Since(c.started)
@@ -109,7 +110,7 @@ func (c *runContext) settle(o outcome) (instead *Refusal) {
 			if s.instead != nil {
 				again = FailedByStatus(&Response{Status: s.instead.Status}) || s.instead.RetryAfter > 0
 			}
-			err = c.fail(again, decided)
+			err = c.fail(again || g.policy.Key.event, decided) // a sender tries again whatever the answer
 		} else { // nothing of it is to be remembered, not even that it has been committed
 			_, err = e.complete(c.values, c.key, c.owner, nil, 0)
 		}

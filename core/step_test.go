@@ -131,6 +131,21 @@ func TestStepsAreForgotten(t *testing.T) {
 	}
 }
 
+// TestStepsOfSignedEvents: a sender delivers again whatever the answer, so that each failure is one to go on from.
+func TestStepsOfSignedEvents(t *testing.T) {
+	p := core.SignedEvent()
+	p.Name = "stripe"
+	g, runs := core.MustNew(core.Config{}).MustGuard(p), 0
+	for _, end := range []adapter.Capture{answer(422, ""), {Ending: adapter.Unrendered, Err: core.NewRefusal(codes.KeyReused, nil)}, answer(201, "")} {
+		require.NoError(t, g.Serve(core.WithCallerEvent(t.Context(), "stripe", "evt_1"), post("{}", nil).doing(func(ctx context.Context) adapter.Capture {
+			_, err := core.Step(ctx, "s", func(context.Context) (int, error) { runs++; return 1, nil })
+			require.NoError(t, err)
+			return end
+		})))
+	}
+	assert.Equal(t, 1, runs)
+}
+
 // TestStepErrors: a step that can't be remembered says so.
 func TestStepErrors(t *testing.T) {
 	records := newStore(t)

@@ -14,65 +14,45 @@ import (
 	"github.com/idem-go/idem/sign"
 )
 
-// An endpoint for Stripe: a message that is sent again is refused, and an event that is delivered again, with another
-// timestamp, gets the first answer.
+// An endpoint for Stripe: an event runs once, and a later delivery of it, with another timestamp and another content, gets the
+// first answer.
 func ExampleVerify_stripe() {
-	key, err := sign.NewSenderKey(sign.KeyConfig{ID: "stripe"}, "whsec_a secret for this example") // as Stripe shows it
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	engine := core.MustNew(core.Config{})
-	verifier := sign.Must(sign.NewVerifier(sign.Config{
-		Scheme: sign.Stripe("stripe"), Keys: sign.Must(sign.NewRing(key)), Nonces: engine.Nonces(), Window: 5 * time.Minute,
-	}))
-	events := engine.MustGuard(core.Policy{
-		Key: core.CallerEvent(core.IgnoreFingerprint()), User: core.UserFromCaller(), // a later delivery differs in pending_webhooks
-		Record: core.Record{Retention: 96 * time.Hour}, // Stripe delivers for three days
-	})
+	engine, r, receive := service()
+	key := sign.Must(sign.NewSenderKey(sign.KeyConfig{ID: "stripe"}, "whsec_a secret for this example"))
 
-	executed := 0
-	r := gin.New()
-	r.POST("/hooks/stripe", ginidem.Verify(verifier), ginidem.New(events), func(c *gin.Context) {
-		executed++
-		c.String(http.StatusOK, "handled %d", executed)
-	})
+	policy := core.SignedEvent()
+	policy.Name = "stripe" // all guards of this name have the same events
+	events := engine.MustGuard(policy)
+	verifier := sign.Must(sign.NewVerifier(sign.Config{
+		Scheme: sign.Stripe("stripe"), Keys: sign.Must(sign.NewRing(key)), // sign.NewSenderKey makes key of the secret as Stripe shows it
+		Window:       5 * time.Minute, // as Stripe allows
+		GuardedByKey: true,            // a message that comes again gets the guard's answer
+	}))
+
+	r.POST("/hooks/stripe", ginidem.Verify(verifier), ginidem.New(events), receive) // likewise in the other adapters
 
 	now := time.Now()
 	first := signed(sign.Stripe("stripe"), key, now, `{"id":"evt_1","type":"charge.succeeded","pending_webhooks":2}`)
-	again := signed(sign.Stripe("stripe"), key, now.Add(2*time.Second), `{"id":"evt_1","type":"charge.succeeded","pending_webhooks":1}`)
-	for _, message := range []delivery{first, first, again} {
-		w := httptest.NewRecorder()
-		r.ServeHTTP(w, message.request("/hooks/stripe"))
-		printAnswer(w.Code, w.Header(), w.Body)
+	later := signed(sign.Stripe("stripe"), key, now.Add(2*time.Second), `{"id":"evt_1","type":"charge.succeeded","pending_webhooks":1}`)
+	for _, message := range []delivery{first, first, later} {
+		message.to(r, "/hooks/stripe")
 	}
 	// Output:
 	// 200 handled 1
-	// 401 replayed
+	// 200 handled 1
 	// 200 handled 1
 }
 
 // An endpoint for GitHub, which signs the body and no time: a redelivery gets the first answer. Under another
 // X-GitHub-Delivery, which is not signed, the same body is refused.
 func ExampleVerify_gitHub() {
-	key, err := sign.NewSenderKey(sign.KeyConfig{ID: "github"}, "It's a Secret to Everybody")
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	engine := core.MustNew(core.Config{})
+	engine, r, receive := service()
+	key := sign.Must(sign.NewSenderKey(sign.KeyConfig{ID: "github"}, "It's a Secret to Everybody"))
 	verifier := sign.Must(sign.NewVerifier(sign.Config{Scheme: sign.GitHub("github"), Keys: sign.Must(sign.NewRing(key))}))
-	events := engine.MustGuard(core.Policy{
-		Key: core.CallerEvent(core.RequestHeaders("X-GitHub-Delivery", "X-GitHub-Event")), User: core.UserFromCaller(),
-		Record: core.Record{Retention: 30 * 24 * time.Hour}, // how long nobody gets it run again
-	})
-
-	executed := 0
-	r := gin.New()
-	r.POST("/hooks/github", ginidem.Verify(verifier), ginidem.New(events), func(c *gin.Context) {
-		executed++
-		c.String(http.StatusOK, "handled %d", executed)
-	})
+	policy := core.SignedEvent(core.CompareContent(core.RequestHeaders("X-GitHub-Delivery", "X-GitHub-Event")))
+	policy.Name = "github"
+	policy.Retention = 30 * 24 * time.Hour // how long nobody gets it run again
+	r.POST("/hooks/github", ginidem.Verify(verifier), ginidem.New(engine.MustGuard(policy)), receive)
 
 	first := signed(sign.GitHub("github"), key, time.Now(), `{"action":"opened","number":7}`)
 	first.header.Set("X-GitHub-Delivery", "72d3162e-cc78-11e3-81ab-4c9367dc0958")
@@ -81,15 +61,69 @@ func ExampleVerify_gitHub() {
 	renamed.header.Set("X-GitHub-Delivery", "00000000-0000-0000-0000-000000000000")
 	changed := delivery{first.header, `{"action":"closed","number":7}`}
 	for _, message := range []delivery{first, first, renamed, changed} {
-		w := httptest.NewRecorder()
-		r.ServeHTTP(w, message.request("/hooks/github"))
-		printAnswer(w.Code, w.Header(), w.Body)
+		message.to(r, "/hooks/github")
 	}
 	// Output:
 	// 200 handled 1
 	// 200 handled 1
 	// 422 key_reused
 	// 401 invalid
+}
+
+// An endpoint for Slack, which waits three seconds, and then sends the same message again at once: while the first one is handled,
+// it is told to come again.
+func ExampleVerify_slack() {
+	engine, r, receive := service()
+	key := sign.Must(sign.NewSenderKey(sign.KeyConfig{ID: "slack"}, "8f742231b10e8888abcd99yyyzzz85a5"))
+	verifier := sign.Must(sign.NewVerifier(sign.Config{
+		Scheme: sign.Slack("slack"), Keys: sign.Must(sign.NewRing(key)), Window: 5 * time.Minute, GuardedByKey: true,
+	}))
+	policy := core.SignedEvent()
+	policy.Name = "slack"
+	message := signed(sign.Slack("slack"), key, time.Now(), `{"type":"event_callback","event_id":"Ev1"}`)
+	slow := func(c *gin.Context) {
+		message.to(r, "/hooks/slack")
+		receive(c)
+	}
+	r.POST("/hooks/slack", ginidem.Verify(verifier), ginidem.New(engine.MustGuard(policy)), slow)
+
+	message.to(r, "/hooks/slack")
+	message.to(r, "/hooks/slack")
+	// Output:
+	// 503 in_progress
+	// 200 handled 1
+	// 200 handled 1
+}
+
+// Endpoints for Shopify, whose topics may have the same body, and are not signed: each has a route, and a guard with a name of its own.
+func ExampleVerify_shopify() {
+	engine, r, receive := service()
+	key := sign.Must(sign.NewSenderKey(sign.KeyConfig{ID: "shopify"}, "the client secret of the app"))
+	verifier := sign.Must(sign.NewVerifier(sign.Config{Scheme: sign.Shopify("shopify"), Keys: sign.Must(sign.NewRing(key))}))
+	for _, topic := range []string{"orders/create", "orders/updated"} {
+		policy := core.SignedEvent()
+		policy.Name = "shopify " + topic
+		policy.Retention = 30 * 24 * time.Hour
+		r.POST("/hooks/"+topic, ginidem.Verify(verifier), ginidem.New(engine.MustGuard(policy)), receive)
+	}
+
+	message := signed(sign.Shopify("shopify"), key, time.Now(), `{"id":820982911946154508,"updated_at":"2026-11-26T12:00:00Z"}`)
+	for _, topic := range []string{"orders/create", "orders/create", "orders/updated"} {
+		message.to(r, "/hooks/"+topic)
+	}
+	// Output:
+	// 200 handled 1
+	// 200 handled 1
+	// 200 handled 2
+}
+
+// service is an application, and a handler that counts.
+func service() (*core.Engine, *gin.Engine, gin.HandlerFunc) {
+	executed := 0
+	return core.MustNew(core.Config{}), gin.New(), func(c *gin.Context) {
+		executed++
+		c.String(http.StatusOK, "handled %d", executed)
+	}
 }
 
 // delivery is what a sender sends.
@@ -108,17 +142,14 @@ func signed(scheme sign.Scheme, key *sign.Key, at time.Time, body string) delive
 	return delivery{r.Header, body}
 }
 
-func (d delivery) request(target string) *http.Request {
-	r := httptest.NewRequest("POST", target, strings.NewReader(d.body))
+// to sends the delivery, and prints the answer, or the code of a refusal.
+func (d delivery) to(service http.Handler, target string) {
+	w, r := httptest.NewRecorder(), httptest.NewRequest("POST", target, strings.NewReader(d.body))
 	r.Header = d.header.Clone()
-	return r
-}
-
-// printAnswer prints the answer, or the code of a refusal.
-func printAnswer(status int, header http.Header, body fmt.Stringer) {
-	if code := header.Get(core.RefusedHeader); code != "" {
-		fmt.Println(status, code)
+	service.ServeHTTP(w, r)
+	if code := w.Header().Get(core.RefusedHeader); code != "" {
+		fmt.Println(w.Code, code)
 		return
 	}
-	fmt.Println(status, body)
+	fmt.Println(w.Code, w.Body)
 }

@@ -5,7 +5,7 @@
 //	list [-state S] [-user U] [-route R] [-policy P] [-older D] [-limit N] [-from C]   what needs somebody first: abandoned ones, then those that run
 //	count                                   how many there are, by state; from 1,000 on it says 1,000+
 //	show OPERATION [-body]                  all about one, and what is stored of its response
-//	find -user U [-route R] -key K          the operation of a user under a key that the client has chosen
+//	find -user U [-route R] -key K          the operation of a user under a key that the client has chosen, or of a sender of webhooks under the id of an event
 //	release OPERATION                       let an abandoned one run again, with the next request
 //	settle OPERATION -status N [-body FILE] -retain D   give duplicates this answer, with the Content-Type of FILE's extension; for a task without -status: the value in FILE
 //	forget OPERATION [-running]             remove the record: the next request is a first one

@@ -200,6 +200,13 @@ func TestNight(t *testing.T) {
 			require.NoError(t, err)
 			assert.Equal(t, core.Result[string]{Value: "sent", Replayed: true}, r)
 
+			// A webhook.
+			policy := core.SignedEvent()
+			policy.Name, policy.Retention = "stripe", time.Minute
+			hooks := httpidem.New(n.engine.MustGuard(policy))(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+			hooks.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("POST", "/hooks", nil).WithContext(core.WithCallerEvent(t.Context(), "acme", "evt_1")))
+			assert.Regexp(t, `(?s)state +Done: .*policy +stripe\n.*route +stripe\n`, n.idem(0, "find", "-user", "acme", "-route", "stripe", "-key", "evt_1"))
+
 			if name == "redis" {
 				n.idem(2, "purge", "-yes")
 			} else {

@@ -478,6 +478,7 @@ type route struct {
 	policy          *core.Policy
 	unguarded       bool
 	issues          *core.Policy // it issues tokens for this policy, and has no guard
+	verifier        *sign.Verifier
 }
 
 // receipt is the default handler: it answers with the number of its execution.

@@ -122,6 +122,9 @@ func start(tb testing.TB, h Harness, c testCase) *env {
 		case !c.global && !r.unguarded && r.issues == nil:
 			built.Guard = guard(c.policy)
 		}
+		if r.verifier != nil {
+			built.Verifiers = append(built.Verifiers, r.verifier)
+		}
 		guarded.Routes = append(guarded.Routes, built)
 	}
 	if s.probe.guard = shared; shared == nil {

@@ -31,8 +31,8 @@ func (o *Operations) parse(key string) (op Operation, ok bool) {
 	}
 	op.Digest, op.user, op.User, op.Token = Digest(key), user, unescape(user), kind == 'T'
 	op.Key, op.Route = key, unescape(route)
-	op.Task = strings.HasPrefix(op.Route, "DO ")
-	if kind == 'K' {
+	op.Task = kind == 'K' && strings.HasPrefix(op.Route, "DO ")
+	if kind == 'K' || kind == 'E' { // E: the id of a signed event
 		op.clientKey = value
 	}
 	return op, true

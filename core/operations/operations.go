@@ -71,7 +71,7 @@ type Operation struct {
 	Digest string
 	// Record is what the store knows. Its Key may name a user: do not log it.
 	store.Record
-	// Route is the method and route of a request, DO and the name of a task, or the policy of a token.
+	// Route is the method and route of a request, DO and the name of a task, or the policy of a token or of signed events.
 	Route string
 	// User is the user's part of the key: as it is, or, after a '#', hashed. It may have a mark of its source and a '#' before it.
 	User string
@@ -81,7 +81,7 @@ type Operation struct {
 	// holds the stored key: do not log it.
 	Next string
 
-	user, clientKey string // those parts of the key, as they are stored; the second is empty if the client has chosen none
+	user, clientKey string // those parts of the key, as they are stored; the second is empty if nobody has chosen one
 }
 
 // Query says which operations [Operations.List] returns. The zero Query asks for all.
@@ -189,7 +189,7 @@ func (o *Operations) Lookup(ctx context.Context, text string) (Operation, error)
 	return o.find(ctx, ask)
 }
 
-// LookupKey returns the operation of a user under a key that the client has chosen, with its result. route is method and route, or
+// LookupKey returns the operation of a user under a key that the client has chosen, or that is the id of a signed event, with its result. route is as in Operation, or
 // empty: any. The error is [ErrNotFound] if there is none.
 func (o *Operations) LookupKey(ctx context.Context, user, route, key string) (Operation, error) {
 	return o.find(ctx, store.Query{Prefix: o.c.Prefix, Limit: 1000, Match: func(stored string) bool {

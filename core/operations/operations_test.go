@@ -421,6 +421,29 @@ func TestUsers(t *testing.T) {
 	}
 }
 
+// Signed events are found by sender and event, under the policy's name in place of a route, whatever that looks like.
+func TestSignedEvents(t *testing.T) {
+	e := core.MustNew(core.Config{})
+	p := core.SignedEvent()
+	p.Name, p.Abandoned = "DO stripe", core.Uncertain(nil)
+	h := httpidem.New(e.MustGuard(p))(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { core.RunFrom(r.Context()).Abandon() }))
+	deliver := func() *httptest.ResponseRecorder {
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequest("POST", "/hooks", nil).WithContext(core.WithCallerEvent(t.Context(), "acme", "evt 1")))
+		return w
+	}
+	deliver()
+	require.Equal(t, 503, deliver().Code)
+	ops, err := e.Operations()
+	require.NoError(t, err)
+	op, err := ops.LookupKey(t.Context(), "acme", "DO stripe", "evt 1")
+	require.NoError(t, err)
+	assert.Equal(t, []any{"DO stripe", "DO stripe", "caller#acme", false, false}, []any{op.Route, op.Policy, op.User, op.Task, op.Token})
+	require.NoError(t, ops.Settle(t.Context(), op, &core.Response{Status: 402, Body: []byte("declined")}, time.Hour, by))
+	w := deliver()
+	assert.Equal(t, "200 ", fmt.Sprint(w.Code, " ", w.Body), "it has been dealt with: the sender is not to come again")
+}
+
 func TestSpan(t *testing.T) {
 	for d, want := range map[time.Duration]string{
 		0: "0 s", 1500 * time.Microsecond: "1 ms", 59 * time.Second: "59 s", 5 * time.Minute: "5 min", 90 * time.Minute: "1 h 30 min", 61 * time.Second: "1 min 1 s",
