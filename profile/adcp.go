@@ -50,7 +50,9 @@ func adcpScope(r *core.Request) string {
 // normal is one text for JSON whose members are in any order. It has no line feed.
 func normal(text json.RawMessage) string {
 	var value any
-	if text == nil || json.Unmarshal(text, &value) != nil {
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.UseNumber() // two 64-bit ids stay two
+	if d.Decode(&value) != nil {
 		return ""
 	}
 	sorted, _ := json.Marshal(value) // which has been read

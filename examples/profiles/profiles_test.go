@@ -56,8 +56,10 @@ var rows = []struct {
 			of(`,"account":{"account_id":"a"}`).ran(5)
 			of(`,"session_id":"s-1"`).ran(6)
 			assert.Contains(c, of(`,"account":{"operator":"o", "brand":{"domain":"a.example"}}`).body, `"replayed":true`)
+			of(`,"account":{"account_id":9007199254740992}`).ran(7)
+			of(`,"account":{"account_id":9007199254740993}`).ran(8)
 			c.user = "bob"
-			of("").ran(7)
+			of("").ran(9)
 		},
 	},
 	{
