@@ -156,8 +156,8 @@ func Func(fn func(r *Request) (string, error), options ...KeyOption) KeySource {
 }
 
 // BodyKey takes the key from the member called name of the JSON object that is the body: a string of 1 to 255 bytes. It is left out
-// of the fingerprint. A request without it, or whose body is no JSON, is refused with 400 key_missing, unless the options say [Optional]; a member that is no
-// such string, and JSON that is malformed (with two members of one name, say), with 400 key_invalid.
+// of the fingerprint. A request without it, or whose body is no JSON, is refused with 400 key_missing, unless the options say
+// [Optional]; a member that is no such string, and JSON that is malformed (with two members of one name, say), with 400 key_invalid.
 func BodyKey(name string, options ...KeyOption) KeySource {
 	return KeySource{kind: keyFunc, inBody: true, member: name}.with(options)
 }

@@ -49,15 +49,12 @@ func refuseACP(_ context.Context, r *core.Refusal) *core.Response {
 		e.Code, e.Message = "idempotency_conflict", "Idempotency-Key has already been used with a different request body"
 	case codes.InProgress:
 		e.Code, e.Message = "idempotency_in_flight", "A request with this Idempotency-Key is currently being processed"
-	case codes.Uncertain, codes.ResultUnavailable:
+	}
+	switch {
+	case r.Status == http.StatusServiceUnavailable:
+		e.Type = "service_unavailable"
+	case r.Status >= http.StatusInternalServerError, r.Code == codes.Uncertain, r.Code == codes.ResultUnavailable:
 		e.Type = "processing_error"
-	default:
-		switch {
-		case r.Status == http.StatusServiceUnavailable:
-			e.Type = "service_unavailable"
-		case r.Status >= http.StatusInternalServerError:
-			e.Type = "processing_error"
-		}
 	}
 	resp := answer(e)
 	if key, lines := r.Request.Headers.Header(core.DefaultKeyHeader, 0); lines == 1 {

@@ -189,8 +189,8 @@ func (o *Operations) Lookup(ctx context.Context, text string) (Operation, error)
 	return o.find(ctx, ask)
 }
 
-// LookupKey returns the operation of a user under a key that the client has chosen, or that is the id of a signed event, with its result. route is as in Operation, or
-// empty: any. The error is [ErrNotFound] if there is none.
+// LookupKey returns the operation of a user under a key that the client has chosen, or that is the id of a signed event, with its result.
+// route is as in Operation, or empty: any. Of several scopes of the key (core.ScopeKey) it is one. The error is [ErrNotFound] if there is none.
 func (o *Operations) LookupKey(ctx context.Context, user, route, key string) (Operation, error) {
 	return o.find(ctx, store.Query{Prefix: o.c.Prefix, Limit: 1000, Match: func(stored string) bool {
 		op, ok := o.parse(stored)
