@@ -87,7 +87,7 @@ func (h *Handler) call(d *amqp.Delivery) (core.Call, error) {
 	call := core.Call{User: d.AppId, Key: d.MessageId, Fingerprint: hex.EncodeToString(sum[:])}
 	switch {
 	case d.MessageId == "":
-		call.Key = "#" + call.Fingerprint
+		call.Key = "#" + h.config.Task.Digest(d.Body)
 	case strings.HasPrefix(d.MessageId, "#"): // no id can read as a digest
 		call.Key = "#" + d.MessageId
 	}

@@ -16,6 +16,7 @@ import (
 //	failed        nothing                 the run failed, and duplicates are rejected
 //	reduced       as response             between fields and body the names of the removed fields,
 //	                                      after their length, an empty name after the last
+//	sealed                                any of these, see seal.go
 //
 // The byte doubles as a version: a result with an unknown one counts as unavailable, so
 // that two versions of a service can share a store while it is being updated.
@@ -25,6 +26,7 @@ const (
 	resultValue       = 3
 	resultFailed      = 4
 	resultReduced     = 5
+	resultSealed      = 6
 )
 
 var (

@@ -51,13 +51,17 @@ type Config struct {
 	// lost or forgotten, gets other derived keys.
 	Secrets []Secret
 
+	// Seal encrypts what the store keeps of requests, answers and values, and replaces digests of parameters by ones that nobody can guess from. Nil: all of it is
+	// stored as it is. To set it changes the keys of operations: docs/sealing.md says in which order.
+	Seal *Seal
+
 	// StoreTimeout is how long one call of the store may take. Zero: 2 s. Calls of a local store
 	// ([store.Capabilities].Local) have no deadline; for them it is only how long [Engine.Drain] waits for
 	// the runs whose contexts it has ended.
 	StoreTimeout time.Duration
 
 	// Remark returns what the record of an operation that begins with ctx tells people who look at it: a trace id, an order
-	// number. It is cut after 255 bytes. Nil: the trace id of the request's traceparent field, if it has one. It is called
+	// number. It is cut after 255 bytes; with Seal, after 156 less the length of the key's name. Nil: the trace id of the request's traceparent field, if it has one. It is called
 	// concurrently, before the claim.
 	Remark func(ctx context.Context) string
 
@@ -137,10 +141,10 @@ func (f *faults) addIf(bad bool, field, format string, args ...any) {
 	}
 }
 
-// addSecret reports what is wrong with the secret at i of the field Secrets by itself.
-func (f *faults) addSecret(i int, secret []byte) {
-	f.addIf(len(secret) < minSecret, "Secrets", "the one at %d has %d bytes; at least %d are needed", i, len(secret), minSecret)
-	f.addIf(len(secret) >= minSecret && bytes.Count(secret, secret[:1]) == len(secret), "Secrets", "the one at %d is one byte repeated", i)
+// addSecret reports what is wrong with a secret by itself. which says which one of the field it is.
+func (f *faults) addSecret(field, which string, secret []byte) {
+	f.addIf(len(secret) < minSecret, field, "%shas %d bytes; at least %d are needed", which, len(secret), minSecret)
+	f.addIf(len(secret) >= minSecret && bytes.Count(secret, secret[:1]) == len(secret), field, "%sis one byte repeated", which)
 }
 
 const minSecret = 32 // bytes

@@ -97,6 +97,8 @@ func (g *Guard) duplicate(grant store.Grant) decision {
 	switch {
 	case g.policy.Duplicate.kind != rejects, g.policy.Key.event:
 		return decision{action: toReplay, grant: grant}
+	case unopened(grant.Result) != nil:
+		return decision{action: toRefuse, refusal: refusalUnavailable, cause: unopened(grant.Result), grant: grant}
 	case bytes.Equal(grant.Result, failed):
 		return decision{action: toRefuse, refusal: g.refusedFailed, grant: grant}
 	}
@@ -115,9 +117,9 @@ func (g *Guard) inProgress(grant store.Grant) *Refusal {
 }
 
 // storeUnavailable refuses, or lets the operation pass without a claim if the policy says FailOpen: the
-// store has failed before the run.
+// store has failed before the run. Steps that can't be opened are of a run that has begun.
 func (g *Guard) storeUnavailable(ctx context.Context, c *claimant, err error) decision {
-	if g.policy.FailOpen && !c.id.expired {
+	if g.policy.FailOpen && !c.id.expired && !errors.Is(err, ErrSealed) {
 		g.observe(ctx, Event{Kind: Unprotected, Route: c.id.route, Key: c.id.key, Waited: c.waited(), Err: err})
 		return decision{action: toPass, refusal: refusalStoreUnavailable}
 	}

@@ -15,11 +15,11 @@ import (
 	"github.com/idem-go/idem/core/store"
 )
 
-// Secret is one of [Config.Secrets].
+// Secret is one of [Config.Secrets], or of [Seal].Keys.
 type Secret struct {
 	// Name is how records name it: 1 to 64 ASCII letters, digits and '-'. It is not secret.
 	Name string
-	// Key is the key of the HMAC, of at least 32 random bytes.
+	// Key has at least 32 random bytes.
 	Key []byte `json:"-"`
 }
 
@@ -33,16 +33,16 @@ type ringSecret struct {
 	key  func() []byte
 }
 
-// ring checks the secrets of c, and returns a copy.
-func (c *Config) ring(f *faults) []ringSecret {
-	ring := make([]ringSecret, len(c.Secrets))
-	for i, s := range c.Secrets {
+// newRing checks the secrets of a field, and returns a copy.
+func newRing(f *faults, field string, secrets []Secret) []ringSecret {
+	ring := make([]ringSecret, len(secrets))
+	for i, s := range secrets {
 		_, named := canon.ServicePrefix(s.Name)
-		f.addIf(!named, "Secrets", "the one at %d is called %q; a name has 1 to 64 letters (a-z, A-Z), digits and '-'", i, s.Name)
-		f.addSecret(i, s.Key)
-		for _, other := range c.Secrets[:i] {
-			f.addIf(other.Name == s.Name, "Secrets", "two are called %q; a record has only the name", s.Name)
-			f.addIf(bytes.Equal(other.Key, s.Key), "Secrets", "the one at %d is there twice", i)
+		f.addIf(!named, field, "the one at %d is called %q; a name has 1 to 64 letters (a-z, A-Z), digits and '-'", i, s.Name)
+		f.addSecret(field, fmt.Sprintf("the one at %d ", i), s.Key)
+		for _, other := range secrets[:i] {
+			f.addIf(other.Name == s.Name, field, "two are called %q; a record has only the name", s.Name)
+			f.addIf(bytes.Equal(other.Key, s.Key), field, "the one at %d is there twice", i)
 		}
 		key := bytes.Clone(s.Key)
 		ring[i] = ringSecret{s.Name, func() []byte { return key }}

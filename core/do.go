@@ -41,6 +41,16 @@ func (e *Engine) MustTask(p TaskPolicy) *Task {
 // support some policies only.
 func (t *Task) Record() Record { return t.guard.policy.Record }
 
+// Digest returns a digest of content, of 64 hexadecimal digits, for keys ([Call].Key) that are made of it. It is SHA-256; under [Config].Seal it is an
+// HMAC-SHA-256, bound to the task's name, so that who reads the key can't guess the content.
+func (t *Task) Digest(content []byte) string {
+	if s := t.guard.engine.seal; s != nil {
+		return s.digest(t.guard.taskKey(Call{}), content)
+	}
+	sum := sha256.Sum256(content)
+	return hex.EncodeToString(sum[:])
+}
+
 // Call says which operation [Do] carries out.
 type Call struct {
 	// Key is the operation's identity within the task and the user, such as the id of a message.
@@ -51,7 +61,7 @@ type Call struct {
 	User string
 	// Fingerprint tells a retry from a reuse of the Key: a call with the same Key and another
 	// Fingerprint is refused ([codes.KeyReused]). It may be the message or a digest of it; more
-	// than 64 bytes are stored as a hash. If all calls leave it empty, the Key alone decides.
+	// than 64 bytes are stored as a hash, and under [Config].Seal any number as an HMAC. If all calls leave it empty, the Key alone decides.
 	Fingerprint string
 }
 
@@ -198,6 +208,12 @@ func (t *taskCall) identify() identity {
 		sum := sha256.Sum256([]byte(id.fingerprint))
 		id.fingerprint = hex.EncodeToString(sum[:])
 	}
+	if s := t.guard.engine.seal; s != nil && id.fingerprint != "" {
+		if s.allowUnsealed {
+			id.unsealed = id.fingerprint
+		}
+		id.fingerprint = s.digest(id.key, []byte(t.call.Fingerprint))
+	}
 	return id
 }
 
@@ -229,7 +245,7 @@ func (t *taskCall) run(c *runContext) error {
 // replay decodes a stored value, if there is one.
 func (t *taskCall) replay(grant store.Grant) (ok bool, err error) {
 	if len(grant.Result) == 0 || grant.Result[0] != resultValue {
-		return false, nil
+		return false, unopened(grant.Result)
 	}
 	err = t.decode(grant.Result[1:])
 	return err == nil, err

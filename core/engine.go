@@ -23,6 +23,7 @@ type Engine struct {
 	user         UserSource
 	prefix       string
 	secrets      []ringSecret // newest first
+	seal         *sealer      // nil: nothing is sealed
 	creator      string
 	remark       func(context.Context) string
 	storeTimeout time.Duration
@@ -53,12 +54,16 @@ func New(c Config) (*Engine, error) {
 	}
 	f.addIf(c.User.fault != "", "User", "%s", c.User.fault)
 	f.addIf(c.StoreTimeout < 0, "StoreTimeout", "is negative: %v", c.StoreTimeout)
-	prefix, secrets := c.prefix(&f, can.InProcess), c.ring(&f)
+	prefix, secrets, seal := c.prefix(&f, can.InProcess), newRing(&f, "Secrets", c.Secrets), c.sealer(&f)
 	if err := f.err(); err != nil {
 		return nil, err
 	}
 	if can.RecallFor != c.Store {
 		can.Recall = nil
+	}
+	if seal != nil {
+		sealed := seal.sealed(c.Store, can)
+		c.Store, can = sealed, sealed.can
 	}
 	e := &Engine{
 		store:        c.Store,
@@ -66,6 +71,7 @@ func New(c Config) (*Engine, error) {
 		user:         c.User,
 		prefix:       prefix,
 		secrets:      secrets,
+		seal:         seal,
 		creator:      creator(),
 		remark:       c.Remark,
 		storeTimeout: c.StoreTimeout,
@@ -105,6 +111,7 @@ func (e *Engine) Operations() (*operations.Operations, error) {
 			}
 			return r, ok
 		},
+		Unopened: unopened,
 		Observe: func(ctx context.Context, a operations.Action, err error) {
 			if e.observer != nil {
 				op := &a.Operation

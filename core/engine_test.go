@@ -525,6 +525,7 @@ func TestSettingsOfTheEngine(t *testing.T) {
 		"Secrets": func(c *core.Config) {
 			c.Secrets = []core.Secret{{Name: "s-1", Key: []byte(strings.Repeat("0123456789", 4))}}
 		},
+		"Seal":         func(c *core.Config) { c.Seal = sealUnder("a") },
 		"StoreTimeout": func(c *core.Config) { c.StoreTimeout = time.Second },
 		"Audit":        func(c *core.Config) { c.Audit = func(context.Context, operations.Action) error { return nil } },
 		"Remark":       func(c *core.Config) { c.Remark = func(context.Context) string { return "" } },

@@ -36,4 +36,12 @@ func TestFIPS(t *testing.T) {
 		serve(t, g, c)
 	}
 	assert.EqualValues(t, 1, ledger.Load())
+
+	// A Seal has digests, and a cipher, of its own.
+	sealed := sealedBy(newStore(t), allowing(sealUnder("a"))).MustGuard(core.Policy{})
+	for _, want := range []string{"attempt 1", "replay"} {
+		c := post("--b\r\nContent-Disposition: form-data; name=f; filename=f\r\n\r\ncontent\r\n--b--\r\n", nil)
+		c.contentType = "multipart/form-data; boundary=b"
+		assert.Equal(t, want, outcome(t, sealed, c))
+	}
 }

@@ -123,7 +123,7 @@ func Observers(observers ...func(context.Context, Event)) func(context.Context, 
 
 // LogEvents returns an observer for [Config.Observe] that logs to logger. Warnings are: a takeover, a
 // lease or record that could not be kept, a panic, an uncertain outcome, and a refusal that is the
-// service's own fault, [codes.NoRun] from a handler included. The refusals of clients (4xx) are logged at the level refusals,
+// service's own fault, [codes.NoRun] from a handler and [ErrSealed] included. The refusals of clients (4xx) are logged at the level refusals,
 // a local store at the info level, everything else at the debug level. Raw keys are not logged.
 func LogEvents(logger *slog.Logger, refusals slog.Level) func(context.Context, Event) {
 	return func(ctx context.Context, e Event) {
@@ -145,7 +145,7 @@ func LogEvents(logger *slog.Logger, refusals slog.Level) func(context.Context, E
 		// A user that is not logged in needs no warning; a user source that does not
 		// understand what it finds is a fault.
 		misconfigured := e.Code == codes.UserMissing && e.Err != nil && !errors.Is(e.Err, ErrNoUser)
-		if e.Panicked || misconfigured || e.Code == codes.Uncertain || alarming(e.Code) || errors.Is(e.Err, store.ErrFull) || errors.Is(e.Err, codes.NoRun) || errors.Is(e.Err, adapter.ErrUnrendered) {
+		if e.Panicked || misconfigured || e.Code == codes.Uncertain || alarming(e.Code) || errors.Is(e.Err, store.ErrFull) || errors.Is(e.Err, ErrSealed) || errors.Is(e.Err, codes.NoRun) || errors.Is(e.Err, adapter.ErrUnrendered) {
 			level = slog.LevelWarn
 		}
 		if !logger.Enabled(ctx, level) {

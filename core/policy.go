@@ -75,7 +75,8 @@ type Policy struct {
 	Linger time.Duration
 
 	// Digest is the digest algorithm for parameters. Zero: MD5. Under FIPS 140 it must be
-	// [SHA256].
+	// [SHA256]. Under [Config].Seal it is HMAC-SHA-256 in any case; set Digest to what it was before,
+	// as long as that has AllowUnsealed.
 	Digest Digest
 
 	// BodyLimit is the largest request body in bytes; a larger one gets 413. Zero: 1 MiB.

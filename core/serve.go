@@ -45,7 +45,8 @@ func (f *httpOperation) serve(ctx context.Context) error {
 	case toReplay:
 		if d.refusal, d.cause = f.replayable(ctx, d.grant); d.refusal == nil {
 			err := f.x.Answer(&f.resp)
-			g.observe(ctx, Event{Kind: Replayed, Route: id.route, Key: id.key, ID: d.grant.ID, Remark: d.grant.Remark, Status: f.resp.Status, Waited: d.waited})
+			g.observe(ctx, Event{Kind: Replayed, Route: id.route, Key: id.key, ID: d.grant.ID, Remark: d.grant.Remark, Status: f.resp.Status, Waited: d.waited,
+				Err: d.cause})
 			return err
 		}
 	}
@@ -132,19 +133,19 @@ func expires(in time.Duration) Field {
 	return Field{Name: ExpiresHeader, Value: time.Now().Add(in).UTC().Format(http.TimeFormat)}
 }
 
-// replayable decodes a stored result into f.resp, or says why it is not replayed.
+// replayable decodes a stored result into f.resp, or says why it is not replayed. The error is for the observer.
 func (f *httpOperation) replayable(ctx context.Context, grant store.Grant) (*Refusal, error) {
 	if authorize := f.guard.policy.Authorize; authorize != nil {
 		if err := authorize(ctx, &f.req); err != nil {
 			return refusalNotAuthorized, err
 		}
 	}
-	decoded := decodeResponse(&f.resp, grant.Result)
+	decoded, unread := decodeResponse(&f.resp, grant.Result), unopened(grant.Result)
 	switch {
 	case f.guard.policy.Key.event && !(decoded && isSuccess(&f.resp)): // its sender is not to come again
 		f.resp = Response{Status: http.StatusOK, Header: append(f.resp.Header[:0], Field{Name: ReplayedHeader, Value: "true"})}
 	case !decoded:
-		return refusalUnavailable, nil
+		return refusalUnavailable, unread
 	}
 	if own := f.guard.policy.Replayed; own != nil {
 		if made := own(ctx, &f.req, &f.resp); made != nil {
@@ -159,7 +160,7 @@ func (f *httpOperation) replayable(ctx context.Context, grant store.Grant) (*Ref
 		echoes(ctx, f.echo[0].Name)
 		f.resp.Header = append(f.resp.Header, f.echo[0], expires(grant.Remaining))
 	}
-	return nil, nil
+	return nil, unread
 }
 
 func (f *httpOperation) refuse(ctx context.Context, r *Refusal) error {

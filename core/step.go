@@ -148,7 +148,11 @@ func (r *Run) steps(name string) (*progress, error) {
 	case r.Unprotected():
 		return nil, nil
 	case can.Checkpoint == nil:
-		return nil, fmt.Errorf(errNoSteps, r.guard.engine.store)
+		records := r.guard.engine.store
+		if s, ok := records.(*sealedStore); ok {
+			records = s.Store
+		}
+		return nil, fmt.Errorf(errNoSteps, records)
 	case r.inTx.Load() > 0:
 		return nil, errStepInTx
 	case r.ended.Load():
@@ -191,6 +195,9 @@ func (p *progress) leave(name string) {
 // read reads what the record has told.
 func (p *progress) read() error {
 	steps, written := map[string]*step{}, []byte{stepsVersion}
+	if _, err := (*sealer)(nil).open(sealsSteps, "", p.told); err != nil { // with a sealer it was opened
+		return fmt.Errorf("idem: Step: %w", err)
+	}
 	if len(p.told) > 0 && p.told[0] != stepsVersion {
 		return errStepsKind
 	}

@@ -112,7 +112,7 @@ func NewTokens(c TokenConfig) (*Tokens, error) {
 	f := faults{of: "TokenConfig"}
 	f.addIf(c.Lifetime < 0 || c.Lifetime > maxTokenLifetime, "Lifetime", "is %v; it must be positive, and at most %v", c.Lifetime, maxTokenLifetime)
 	for i, secret := range c.Secrets {
-		f.addSecret(i, secret)
+		f.addSecret("Secrets", fmt.Sprintf("the one at %d ", i), secret)
 		f.addIf(slices.ContainsFunc(c.Secrets[:i], func(other []byte) bool { return bytes.Equal(other, secret) }),
 			"Secrets", "the one at %d is there twice", i)
 	}

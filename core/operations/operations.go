@@ -54,6 +54,8 @@ type Config struct {
 	Encode      func(*adapter.Response) []byte
 	EncodeValue func([]byte) []byte
 	Decode      func(result []byte) (adapter.Response, bool)
+	// Unopened says why a result can't be opened; nil if it can.
+	Unopened func(result []byte) error
 }
 
 // New returns the operations of c. The error is [ErrNoInspector].
@@ -75,6 +77,8 @@ type Operation struct {
 	Route string
 	// User is the user's part of the key: as it is, or, after a '#', hashed. It may have a mark of its source and a '#' before it.
 	User string
+	// Unopened says why the result can't be opened, in what Lookup or LookupKey has found: there is then none in Record. See core.ErrSealed.
+	Unopened error
 	// Token says that the key is that of a token, and Task that the operation is one of a task, and no request.
 	Token, Task bool
 	// Next is a cursor for what follows in the list that the operation is from, see Query.From. Empty: nothing follows. It
@@ -213,6 +217,9 @@ func (o *Operations) find(ctx context.Context, ask store.Query) (Operation, erro
 			op.Record, err = o.record(ctx, r.Key)
 			if errors.Is(err, store.ErrNoRecord) || err == nil && !ask.Wants(&op.Record) { // by now it is another operation's
 				continue
+			}
+			if op.Unopened = o.c.Unopened(op.Result); op.Unopened != nil {
+				op.Result = nil
 			}
 			return op, err
 		}

@@ -123,8 +123,10 @@ const (
 // all of them and uses MD5. Rules are safe for concurrent use as long as nobody
 // changes them.
 type Rules struct {
-	// Algorithm is the digest's.
+	// Algorithm is the digest's. With a MAC it is that of files only.
 	Algorithm Algorithm
+	// MAC, unless nil, makes the digest.
+	MAC *MAC
 	// DefaultNames leaves out the request's own metadata and coordinates, at the top
 	// level of query, form and JSON object: timestamp, ts, _t, requestTime, nonce,
 	// sign, signature, lat, lng, lon, latitude and longitude, in any case, with '_'
@@ -181,10 +183,15 @@ type Info struct {
 // hexadecimal, and returns the extended slice. It allocates nothing if dst has the
 // capacity (32 bytes for MD5, 64 for SHA256), unless the body is a multipart form that is
 // written in an unusual way.
+//
+// With a MAC the digest is that of dst, a line feed, and the text: so it tells nothing of equal
+// texts behind another dst. It has 64 bytes.
 func (r *Rules) AppendDigest(dst []byte, in *Input) ([]byte, Info) {
 	s := scratches.Get().(*scratch)
 	cut, rest, info := s.canonical(r, in)
 	switch {
+	case r.MAC != nil:
+		dst = hex.AppendEncode(dst, r.MAC.Append(s.sum[:0], dst, lineFeed, s.out[:cut], rest, s.out[cut:]))
 	case len(rest) == 0:
 		dst = r.Algorithm.appendSum(dst, s.out)
 	case len(s.out) == 0:
@@ -199,6 +206,8 @@ func (r *Rules) AppendDigest(dst []byte, in *Input) ([]byte, Info) {
 	s.free()
 	return dst, info
 }
+
+var lineFeed = []byte{'\n'}
 
 // AppendCanonical appends the canonical text itself to dst, for tests and for looking
 // into why two requests have different keys.

@@ -34,7 +34,7 @@
 //	owner          the run that holds or has finished the record
 //	attempt        the number of the run
 //	fingerprint    digest of the parameters
-//	result         the stored result; while the run is running, what RunTx has committed in it
+//	result         the stored result; while the run is running, what RunTx has committed in it. Sealed under core.Config.Seal
 //	remark         for people: the claim's, or that of WithRemark
 //	creator        for people, see Creator: who made the record, or took it over
 //	created_at     when the operation was begun: takeovers leave it

@@ -80,7 +80,7 @@ var ErrOutcomeUnknown = errors.New("sqlstore: the commit was not answered: the t
 //   - It may run several times in one call, because a deadlock or a serialisation failure rolls
 //     the transaction back. Only one of these runs is committed.
 //
-// The value that fn returns is stored, and duplicates get it, with Replayed set. If fn returns an
+// The value that fn returns is stored as it is, whatever core.Config.Seal says of an engine's, and duplicates get it, with Replayed set. If fn returns an
 // error or panics, neither its changes nor the record are kept, DoTx returns the error or panics,
 // and the next call with the key runs fn.
 //
@@ -150,6 +150,7 @@ func (s *Store) DoTx(ctx context.Context, db TxBeginner, key string, fn func(tx 
 //     run holds its claim in another store, or another database than db's.
 //   - codes.KeyMissing: the request needed no key and had none.
 //   - codes.InProgress: the claim was lost to another run. It is also store.ErrLost.
+//   - codes.ResultUnavailable: an earlier run has committed, and its value can't be opened (core.ErrSealed).
 //   - codes.StoreUnavailable and codes.Unfinished: as from DoTx; the former also if the guard has let the request
 //     pass because of its FailOpen.
 //
@@ -161,7 +162,7 @@ func (s *Store) DoTx(ctx context.Context, db TxBeginner, key string, fn func(tx 
 // again: give its policy a longer lease.
 func (s *Store) RunTx(ctx context.Context, db TxBeginner, fn func(tx *sql.Tx) ([]byte, error), opts ...TxOption) (core.Result[[]byte], error) {
 	run, err := core.RequireRun(ctx)
-	t := txRun{store: s, call: "RunTx", db: db, key: run.Key().Raw(), fn: fn, held: true, claim: store.Claim{Owner: run.Owner()}}
+	t := txRun{store: s, call: "RunTx", db: db, key: run.Key().Raw(), fn: fn, of: run, held: true, claim: store.Claim{Owner: run.Owner()}}
 	for _, opt := range opts {
 		opt(&t.options)
 	}
@@ -191,8 +192,9 @@ var (
 // txRun is one call of DoTx or RunTx: one owner, and as many transactions as it takes.
 type txRun struct {
 	store   *Store
-	call    string // the name of the method, for errors
-	held    bool   // RunTx: the run holds the claim already
+	call    string    // the name of the method, for errors
+	held    bool      // RunTx: the run holds the claim already
+	of      *core.Run // RunTx: the run
 	db      TxBeginner
 	key     string
 	fn      func(tx *sql.Tx) ([]byte, error)
@@ -273,8 +275,11 @@ func (t *txRun) try(ctx context.Context) (core.Result[[]byte], error) {
 	}()
 
 	grant, holder, err := t.begin(ctx, tx)
-	if errors.Is(err, store.ErrLost) {
+	switch {
+	case errors.Is(err, store.ErrLost):
 		return core.Result[[]byte]{}, core.NewRefusal(codes.InProgress, err)
+	case errors.Is(err, core.ErrSealed):
+		return core.Result[[]byte]{}, core.NewRefusal(codes.ResultUnavailable, err)
 	}
 	if err != nil {
 		return core.Result[[]byte]{}, t.unavailable(ctx, err)
@@ -330,7 +335,11 @@ func (t *txRun) begin(ctx context.Context, tx *transaction) (g store.Grant, hold
 	}
 	g = store.Grant{State: store.Acquired, Attempt: uint64(r.attempt), ID: r.operation()}
 	if len(r.result) > 0 {
-		g.State, g.Result = store.Done, r.result[1:]
+		marked, err := t.of.Open(r.result)
+		if err != nil {
+			return g, nil, err
+		}
+		g.State, g.Result = store.Done, marked[1:]
 		return g, r.owner, nil
 	}
 	// RELEASE of this savepoint fails if the function has ended the transaction. Without it, the
@@ -349,10 +358,10 @@ func (t *txRun) end(ctx context.Context, tx *transaction, value []byte) (int64, 
 		return 0, err
 	}
 	marked := append([]byte{committed}, value...) // never empty
-	return s.exec(ctx, tx, s.q.mark, &values{key: storedKey(t.key), owner: t.claim.Owner[:], result: marked})
+	return s.exec(ctx, tx, s.q.mark, &values{key: storedKey(t.key), owner: t.claim.Owner[:], result: t.of.Seal(marked)})
 }
 
-// committed comes before the value in a running record, so that it is never empty.
+// committed comes before the value in a running record, so that it is never empty. It tells the value from one that is sealed.
 const committed = 'c'
 
 var errTxEnded = errors.New("sqlstore: the function has ended the transaction itself, or went on after an error that had ended it; " +
