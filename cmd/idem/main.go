@@ -17,7 +17,8 @@
 //
 // The store is redis://, rediss://, unix://, postgres://, mysql:// or sqlite:FILE, as for the example programs. Without -service
 // the operations are those of all services. -prefix is for a service that has a core.Config.LegacyPrefix. IDEM_STORE, IDEM_SERVICE,
-// IDEM_PREFIX and IDEM_TABLE stand in for flags.
+// IDEM_PREFIX and IDEM_TABLE stand in for flags. IDEM_SEAL has the keys of a service that has a core.Config.Seal, in the form of core.ParseSeal:
+// without it, what is sealed is not shown, and nothing is settled. No flag has them, because anybody can list the arguments of a process.
 //
 // A command that changes something says what it would do, and does it with -yes. -reason and -actor (by default the
 // system's user and host) become the remark of the record. -json prints an object a line.
@@ -98,6 +99,7 @@ type command struct {
 	yes, running            bool
 	actor, reason           string
 	records                 store.Store
+	seals                   bool
 	ops                     *operations.Operations
 }
 
@@ -224,6 +226,11 @@ func (c *command) run(ctx context.Context, out, errs io.Writer) error {
 	if c.service == "" || c.prefix != "" {
 		config.LegacyPrefix = cmp.Or(c.prefix, "idem:")
 	}
+	if text := os.Getenv("IDEM_SEAL"); text != "" {
+		if config.Seal, err = core.ParseSeal(text); err != nil {
+			return errUsage{fmt.Errorf("IDEM_SEAL: %w", err)}
+		}
+	}
 	engine, err := core.New(config)
 	if err != nil {
 		return errUsage{err}
@@ -231,7 +238,7 @@ func (c *command) run(ctx context.Context, out, errs io.Writer) error {
 	if c.ops, err = engine.Operations(); err != nil {
 		return err
 	}
-	c.records = records
+	c.records, c.seals = records, config.Seal != nil
 	p := printer{out: out, errs: errs, json: c.json, reveal: c.reveal, ops: c.ops}
 	switch c.name {
 	case "list":
@@ -322,6 +329,9 @@ func (c *command) change(ctx context.Context, out io.Writer, op operations.Opera
 		if content, err = os.ReadFile(c.file); err != nil {
 			return err
 		}
+	}
+	if c.name == "settle" && !c.seals && strings.HasPrefix(op.Remark, "sealed:") {
+		return errors.New("the service seals what it stores, and would not take an answer that is not sealed: set IDEM_SEAL")
 	}
 	what := c.name
 	if c.name == "settle" && c.status != 0 {

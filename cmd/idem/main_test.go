@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -31,6 +32,7 @@ type night struct {
 	*testing.T
 	url, service, table string
 	engine              *core.Engine
+	guard               *core.Guard
 	charges             http.Handler
 	log                 bytes.Buffer
 	stuck               bool
@@ -44,7 +46,7 @@ var stores = map[string]func(*testing.T) string{
 	"sqlite": func(t *testing.T) string { return "sqlite:" + filepath.Join(t.TempDir(), "idem.db") },
 }
 
-func newNight(t *testing.T, url string) *night {
+func newNight(t *testing.T, url string, seal *core.Seal) *night {
 	n := &night{T: t, url: url, service: "night-" + store.NewOwner().String(), stuck: true}
 	var records store.Store
 	if strings.HasPrefix(url, "redis") {
@@ -66,12 +68,13 @@ func newNight(t *testing.T, url string) *night {
 			require.NoError(t, err)
 		})
 	}
-	n.engine = core.MustNew(core.Config{Store: records, Service: n.service, User: core.UserFromHeader("X-User"),
+	n.engine = core.MustNew(core.Config{Store: records, Service: n.service, User: core.UserFromHeader("X-User"), Seal: seal,
+		Remark:  func(context.Context) string { return "invoice of a book" },
 		Observe: core.LogEvents(slog.New(slog.NewTextHandler(&n.log, nil)), slog.LevelInfo)})
-	guard := n.engine.MustGuard(core.Policy{Name: "charges", Key: core.Header(core.Required), Record: core.Record{
+	n.guard = n.engine.MustGuard(core.Policy{Name: "charges", Key: core.Header(core.Required), Record: core.Record{
 		Abandoned: core.Uncertain(nil), Retention: time.Minute, RememberAbandoned: time.Minute}})
 	mux := http.NewServeMux()
-	mux.Handle("POST /charges", httpidem.New(guard)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	mux.Handle("POST /charges", httpidem.New(n.guard)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		run := core.RunFrom(r.Context())
 		if n.runs++; n.stuck {
 			run.Abandon()
@@ -116,7 +119,7 @@ func (n *night) uncertain(key string) string {
 func TestNight(t *testing.T) {
 	for name, url := range stores {
 		t.Run(name, func(t *testing.T) {
-			n := newNight(t, url(t))
+			n := newNight(t, url(t), nil)
 			digest := n.uncertain("k")
 			assert.Regexp(t, `(?s)^DIGEST .*`+digest+` +abandoned +1 .* charges +POST /charges +~[0-9a-f]{8} `, n.idem(0, "list"))
 			shown := n.idem(0, "show", digest)
@@ -217,6 +220,109 @@ func TestNight(t *testing.T) {
 	}
 }
 
+// dump returns all that the store has of the service.
+func (n *night) dump() string {
+	var all bytes.Buffer
+	if !strings.HasPrefix(n.url, "redis") {
+		db, _, err := sqlstore.Open(n.url)
+		require.NoError(n, err)
+		defer db.Close()
+		rows, err := db.Query("SELECT * FROM " + n.table)
+		require.NoError(n, err)
+		defer rows.Close()
+		columns, err := rows.Columns()
+		require.NoError(n, err)
+		values, dest := make([][]byte, len(columns)), make([]any, len(columns))
+		for i := range values {
+			dest[i] = &values[i]
+		}
+		for rows.Next() {
+			require.NoError(n, rows.Scan(dest...))
+			all.Write(bytes.Join(values, []byte{0}))
+		}
+		require.NoError(n, rows.Err())
+		return all.String()
+	}
+	client, err := rueidis.NewClient(rueidis.MustParseURL(n.url))
+	require.NoError(n, err)
+	defer client.Close()
+	for cursor, begun := uint64(0), false; !begun || cursor != 0; begun = true {
+		page, err := client.Do(n.Context(), client.B().Scan().Cursor(cursor).Match("idem:"+n.service+":*").Count(1000).Build()).AsScanEntry()
+		require.NoError(n, err)
+		cursor = page.Cursor
+		for _, key := range page.Elements {
+			value, err := client.Do(n.Context(), client.B().Get().Key(key).Build()).ToString()
+			require.NoError(n, err)
+			all.WriteString(key + value)
+		}
+	}
+	return all.String()
+}
+
+// TestSealed: on each store, what a dump shows of a service with and without a Seal, and what an operator does.
+func TestSealed(t *testing.T) {
+	const text = "digest=ZGlnZXN0MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODk=,a=YWFhYWFhMDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODk="
+	seal, err := core.ParseSeal(text)
+	require.NoError(t, err)
+	request := func(n *night) { // one that succeeds, one that is abandoned, and a task that fails after a step
+		n.stuck = false
+		assert.Equal(n, "201 attempt 1, takeover false", n.charge("done"))
+		assert.Equal(n, "201 attempt 1, takeover false", n.charge("done"))
+		assert.Equal(n, 1, n.runs)
+		task := n.engine.MustTask(core.TaskPolicy{Name: "mail", Record: core.Record{RememberAbandoned: time.Minute}})
+		var card string
+		for i := range 2 {
+			_, err := core.Do(n.Context(), task, core.Call{Key: "m", Fingerprint: "PIN 1234"}, func(ctx context.Context) (_ int, err error) {
+				card, err = core.Step(ctx, "card", func(context.Context) (string, error) { return fmt.Sprint("visa-", i), nil })
+				require.NoError(n, err)
+				return 0, context.Canceled
+			})
+			assert.ErrorIs(n, err, context.Canceled)
+		}
+		assert.Equal(n, "visa-0", card)
+	}
+	for name, url := range stores {
+		t.Run(name, func(t *testing.T) {
+			plain, n := newNight(t, url(t), nil), newNight(t, url(t), seal)
+			request(plain)
+			request(n)
+			before, now := plain.dump(), n.dump()
+			_, fingerprint, err := plain.guard.Key(&core.Request{Method: "POST", Route: "/charges", Body: []byte("{}"),
+				Headers: header{"X-User": "alice", "Idempotency-Key": "done"}})
+			require.NoError(t, err)
+			for _, private := range []string{"takeover false", "visa-0", "PIN 1234", "invoice of a book", fingerprint} {
+				assert.Contains(t, before, private)
+				assert.NotContains(t, now, private)
+			}
+			for _, readable := range []string{"alice", "K=done", "charges", "mail"} {
+				assert.Contains(t, now, readable)
+			}
+
+			n.stuck = true
+			digest := n.uncertain("stuck")
+			assert.NotContains(t, n.idem(0, "list"), "invoice of a book")
+			assert.Contains(t, n.idem(1, "settle", digest, "-status", "204", "-retain", "1m", "-yes"), "set IDEM_SEAL")
+			assert.Contains(t, n.idem(0, "find", "-user", "alice", "-key", "done", "-body"), "there is no Config.Seal")
+			assert.Contains(t, n.idem(0, "find", "-user", "alice", "-key", "done", "-body", "-json"), `"unopened":"what is stored can't be opened`)
+
+			t.Setenv("IDEM_SEAL", text)
+			assert.Contains(t, n.idem(0, "list"), "invoice of a book")
+			assert.Contains(t, n.idem(0, "find", "-user", "alice", "-key", "done", "-body"), "attempt 1, takeover false")
+			n.idem(0, "settle", digest, "-status", "402", "-retain", "1m", "-yes", "-reason", "no money")
+			assert.Equal(t, "402 ", n.charge("stuck"))
+			assert.NotContains(t, n.dump(), "no money")
+			assert.Contains(t, n.idem(0, "show", digest), "no money")
+			t.Setenv("IDEM_SEAL", "a=secret")
+			assert.NotContains(t, n.idem(2, "list"), "secret")
+		})
+	}
+}
+
+// header is the header of a request, for its key.
+type header map[string]string
+
+func (h header) Header(name string, _ int) (string, int) { return h[name], min(len(h[name]), 1) }
+
 // TestUsage: what was not understood does nothing, and says why.
 func TestUsage(t *testing.T) {
 	empty := filepath.Join(t.TempDir(), "empty.db")
@@ -255,7 +361,7 @@ func TestUsage(t *testing.T) {
 func TestDoctor(t *testing.T) {
 	for name, url := range stores {
 		t.Run(name, func(t *testing.T) {
-			n := newNight(t, url(t))
+			n := newNight(t, url(t), nil)
 			said := n.idem(0, "doctor")
 			assert.Contains(t, said, "it answers in")
 			assert.Contains(t, said, "a test record went through its whole life")

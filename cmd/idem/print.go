@@ -54,6 +54,7 @@ type object struct {
 	Remark    string  `json:"remark"`
 	Key       string  `json:"key,omitempty"`  // with -reveal
 	Body      *string `json:"body,omitempty"` // with -body
+	Unopened  string  `json:"unopened,omitempty"`
 }
 
 func (p *printer) object(op operations.Operation) object {
@@ -118,7 +119,9 @@ func (p *printer) show(op operations.Operation, withBody bool) error {
 	if answered {
 		o.Status = answer.Status
 	}
-	if withBody && op.State == store.Done {
+	if op.Unopened != nil {
+		o.Unopened = strings.TrimPrefix(op.Unopened.Error(), "idem: ")
+	} else if withBody && op.State == store.Done {
 		text := string(op.Result)
 		if answered {
 			text = string(answer.Body)
@@ -143,7 +146,7 @@ func (p *printer) show(op operations.Operation, withBody bool) error {
 		}
 	}
 	if op.State == store.Done {
-		rows = append(rows, [2]string{"stored", fmt.Sprintf("%d bytes", o.Bytes)})
+		rows = append(rows, [2]string{"stored", fmt.Sprintf("%d bytes", o.Bytes)}, [2]string{"unopened", o.Unopened})
 	}
 	for _, row := range rows {
 		if row[1] != "" {
