@@ -5,6 +5,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -98,6 +99,44 @@ func TestRunTxRemembersWhatWasCommitted(t *testing.T) {
 			assert.True(t, httpidem.Replayed(c.post("k-1")))
 			assert.Equal(t, 1, c.count(name))
 		}
+	})
+}
+
+// TestRunTxSealed: what a run has committed is sealed in its record, and the next one opens it, or is refused. It does not run again.
+func TestRunTxSealed(t *testing.T) {
+	each(t, func(t *testing.T, url string) {
+		key := func(name string) []byte { return []byte(name + strings.Repeat("0123456789", 4)) }
+		serve := func(c *counter, ring ...string) {
+			seal := &core.Seal{DigestKey: key("digest")}
+			for _, name := range ring {
+				seal.Keys = append(seal.Keys, core.Secret{Name: name, Key: key(name)})
+			}
+			engine := core.MustNew(core.Config{Service: "shop", Store: c.store, User: core.SharedByAllCallers(), Seal: seal})
+			c.served = httpidem.New(engine.MustGuard(byKey))(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { c.handler(w, r) }))
+		}
+		c := newCounter(t, url, byKey)
+		serve(c, "a")
+		c.handler = func(w http.ResponseWriter, r *http.Request) {
+			_, err := c.store.RunTx(r.Context(), c.db, c.enter("book"))
+			assert.NoError(t, err)
+			w.WriteHeader(http.StatusBadGateway)
+		}
+		c.post("k-1")
+		var result []byte
+		require.NoError(t, c.db.QueryRow("SELECT result FROM "+c.store.TableName()).Scan(&result))
+		assert.NotEmpty(t, result)
+		assert.NotContains(t, string(result), "entered")
+
+		c.handler = func(w http.ResponseWriter, r *http.Request) { c.order(w, r, "book") }
+		serve(c, "b")
+		w := c.post("k-1")
+		assert.Equal(t, http.StatusConflict, w.Code)
+		assert.Equal(t, string(codes.ResultUnavailable), w.Header().Get(core.RefusedHeader))
+		serve(c, "b", "a")
+		w = c.post("k-1")
+		assert.Equal(t, "201 entered book", fmt.Sprint(w.Code, " ", w.Body))
+		assert.True(t, httpidem.Replayed(c.post("k-1")))
+		assert.Equal(t, 1, c.count("book"))
 	})
 }
 
