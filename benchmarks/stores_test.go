@@ -26,13 +26,14 @@ import (
 type backing struct {
 	store   store.Store
 	service string                 // may be empty in memory
+	seal    *core.Seal             // of its engines
 	records func(b *testing.B) int // how many the store holds
 }
 
 // engine returns an engine on the store.
 func (s backing) engine() *core.Engine {
 	return core.MustNew(core.Config{
-		Store: s.store, Service: s.service, User: core.UserFromHeader("X-User"),
+		Store: s.store, Service: s.service, User: core.UserFromHeader("X-User"), Seal: s.seal,
 		StoreTimeout: time.Minute, // a slow disk is measured, not refused
 	})
 }

@@ -44,7 +44,7 @@ func (t *Task) Record() Record { return t.guard.policy.Record }
 // Digest returns a digest of content, of 64 hexadecimal digits, for keys ([Call].Key) that are made of it. It is SHA-256; under [Config].Seal it is an
 // HMAC-SHA-256, bound to the task's name, so that who reads the key can't guess the content.
 func (t *Task) Digest(content []byte) string {
-	if s := t.guard.engine.seal; s != nil {
+	if s := t.guard.engine.seal; s.seals() {
 		return s.digest(t.guard.taskKey(Call{}), content)
 	}
 	sum := sha256.Sum256(content)
@@ -209,10 +209,15 @@ func (t *taskCall) identify() identity {
 		id.fingerprint = hex.EncodeToString(sum[:])
 	}
 	if s := t.guard.engine.seal; s != nil && id.fingerprint != "" {
-		if s.allowUnsealed {
-			id.unsealed = id.fingerprint
+		plain, sealed := id.fingerprint, s.digest(id.key, []byte(t.call.Fingerprint))
+		switch {
+		case s.openOnly:
+			id.other = sealed
+		case s.allowUnsealed:
+			id.fingerprint, id.other = sealed, plain
+		default:
+			id.fingerprint = sealed
 		}
-		id.fingerprint = s.digest(id.key, []byte(t.call.Fingerprint))
 	}
 	return id
 }

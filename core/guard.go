@@ -18,7 +18,7 @@ type Guard struct {
 	name          string // of the policy, as records have it
 	identity      canon.Rules
 	params        canon.Rules  // for fingerprints
-	unsealed      *canon.Rules // for fingerprints of before there was a Config.Seal; nil: they don't count
+	other         *canon.Rules // for fingerprints of engines with another Config.Seal; nil: they don't count
 	seed          maphash.Seed // of store.Claim.Raw
 	user          UserSource
 	callers       bool                                      // a verified caller is the user by default

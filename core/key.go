@@ -42,7 +42,7 @@ func (k Key) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
 type identity struct {
 	key         Key
 	fingerprint string
-	unsealed    string       // the fingerprint of a record from before there was a Config.Seal; empty: it does not count
+	other       string       // the fingerprint as it is with, or without, a Config.Seal; empty: it does not count
 	raw         uint64       // see store.Claim
 	done        *store.Grant // the finished record, if it has been found already
 	expired     bool         // the key is a token that is too old for a first use
@@ -211,18 +211,19 @@ func (f *httpOperation) withFingerprint(key []byte, in *canon.Input) identity {
 	if !f.guard.policy.Key.ignoreFingerprint {
 		key, _ = f.guard.params.AppendDigest(key[:n], in)
 	}
-	end := len(key)
-	if f.guard.unsealed != nil {
-		key, _ = f.guard.unsealed.AppendDigest(key, in)
+	both := string(key) // one allocation for the two
+	id := identity{key: Key{both[:n]}, fingerprint: both[n:], raw: raw}
+	if id.fingerprint != "" && f.guard.other != nil {
+		key, _ = f.guard.other.AppendDigest(key[:n], in)
+		id.other = string(key[n:])
 	}
 	f.scratch = key
-	all := string(key) // one allocation for all
-	return identity{key: Key{all[:n]}, fingerprint: all[n:end], unsealed: all[end:], raw: raw}
+	return id
 }
 
 // has reports whether fingerprint is that of the operation's parameters.
 func (id *identity) has(fingerprint string) bool {
-	return fingerprint == id.fingerprint || id.unsealed != "" && fingerprint == id.unsealed
+	return fingerprint == id.fingerprint || id.other != "" && fingerprint == id.other
 }
 
 // conditions are the preconditions and ranges of RFC 9110, sections 13 and 14, which are a part of the

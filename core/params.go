@@ -58,7 +58,7 @@ func (g *Guard) compileParameters(f *faults) {
 		f.addIf(k.withoutFileNames, "Key", why, "WithoutFileNames")
 		f.addIf(p.Compare != byMeaning, "Compare", "%s", none)
 	} else {
-		f.addIf(p.Digest == canon.MD5 && fips140.Enabled() && g.engine.seal == nil, "Digest", "must be SHA256 under FIPS 140")
+		f.addIf(p.Digest == canon.MD5 && fips140.Enabled() && !g.engine.seal.seals(), "Digest", "must be SHA256 under FIPS 140")
 	}
 	f.addIf(k.withoutFiles && k.withoutFileNames, "Key", "WithoutFileNames has no effect with WithoutFiles, which leaves the names out as well; leave one of the two out")
 
@@ -92,10 +92,16 @@ func (g *Guard) compileParameters(f *faults) {
 	}
 	g.params.Exclude = compilePaths(f, "Exclude", excluded)
 	if s := g.engine.seal; s != nil {
-		if before := g.params; s.allowUnsealed && !k.ignoreFingerprint && (p.Digest != canon.MD5 || !fips140.Enabled()) {
-			g.unsealed = &before
+		plain, sealed := g.params, g.params
+		sealed.Algorithm, sealed.MAC = canon.SHA256, s.digests
+		switch {
+		case s.openOnly:
+			g.other = &sealed
+		case s.allowUnsealed && (p.Digest != canon.MD5 || !fips140.Enabled()):
+			g.params, g.other = sealed, &plain
+		default:
+			g.params = sealed
 		}
-		g.params.Algorithm, g.params.MAC = canon.SHA256, s.digests
 	}
 	if g.params.Exclude != nil && k.kind == keyParams && !k.onlyExcluded {
 		for _, path := range k.excluded {

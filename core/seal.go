@@ -38,6 +38,9 @@ type Seal struct {
 	// AllowUnsealed reads what is not sealed as well: what was stored before there was a Seal, and what somebody else writes into the store. It also knows
 	// again the fingerprints of before. Switch it off when all of that has gone: after the longest retention.
 	AllowUnsealed bool
+	// OpenOnly opens, and seals nothing: for the deployment before the one that seals, so that each reads what the other stores; and for the one before a Seal is taken away. It
+	// needs AllowUnsealed.
+	OpenOnly bool
 }
 
 // Format implements [fmt.Formatter]. Every verb prints the names of the keys alone. See [Secret.Format].
@@ -48,7 +51,7 @@ func (s Seal) Format(f fmt.State, _ rune) { fmt.Fprintf(f, "{Keys:%v}", s.Keys) 
 var ErrSealed = errors.New("idem: what is stored can't be opened")
 
 // ParseSeal reads a Seal from text, as the command idem does from IDEM_SEAL: entries, separated by commas, each a name, '=' and 32 or more bytes in base64. That
-// called digest is the DigestKey; the others are the Keys, newest first. The entry allow-unsealed alone means AllowUnsealed.
+// called digest is the DigestKey; the others are the Keys, newest first. The entries allow-unsealed and open-only, alone, mean AllowUnsealed and OpenOnly.
 //
 //	digest=<base64>,2027-01=<base64>,2026-07=<base64>
 //
@@ -57,14 +60,14 @@ func ParseSeal(text string) (*Seal, error) {
 	var s Seal
 	for i, entry := range strings.Split(text, ",") {
 		name, value, isKey := strings.Cut(strings.TrimSpace(entry), "=")
-		if name == "allow-unsealed" && !isKey {
-			s.AllowUnsealed = true
-			continue
-		}
 		key, err := base64.StdEncoding.DecodeString(value)
 		switch {
+		case !isKey && name == "allow-unsealed":
+			s.AllowUnsealed = true
+		case !isKey && name == "open-only":
+			s.OpenOnly = true
 		case !isKey || err != nil:
-			return nil, fmt.Errorf("idem: entry %d of the text of a Seal is neither a name, '=' and base64 (openssl rand -base64 32), nor allow-unsealed", i+1)
+			return nil, fmt.Errorf("idem: entry %d of the text of a Seal is neither a name, '=' and base64 (openssl rand -base64 32), nor allow-unsealed or open-only", i+1)
 		case name != "digest":
 			s.Keys = append(s.Keys, Secret{Name: name, Key: key})
 		case s.DigestKey != nil:
@@ -88,11 +91,12 @@ func (c *Config) sealer(f *faults) *sealer {
 	if c.Seal == nil {
 		return nil
 	}
-	s := &sealer{allowUnsealed: c.Seal.AllowUnsealed, digests: canon.NewMAC(c.Seal.DigestKey)}
+	s := &sealer{allowUnsealed: c.Seal.AllowUnsealed, openOnly: c.Seal.OpenOnly, digests: canon.NewMAC(c.Seal.DigestKey)}
 	f.addIf(len(c.Seal.Keys) == 0, "Seal.Keys", "has none; one is needed to seal")
 	for _, k := range newRing(f, "Seal.Keys", c.Seal.Keys) {
 		s.ring = append(s.ring, sealingKey{k.name, canon.NewMAC(k.key())})
 	}
+	f.addIf(c.Seal.OpenOnly && !c.Seal.AllowUnsealed, "Seal.OpenOnly", "is set without AllowUnsealed: the engine could not read what it stores itself")
 	f.addSecret("Seal.DigestKey", "", c.Seal.DigestKey)
 	for i, k := range c.Seal.Keys {
 		f.addIf(bytes.Equal(k.Key, c.Seal.DigestKey), "Seal.DigestKey", "is the key at %d, too", i)
@@ -105,7 +109,11 @@ type sealer struct {
 	ring          []sealingKey // newest first
 	digests       *canon.MAC
 	allowUnsealed bool
+	openOnly      bool
 }
+
+// seals reports whether s seals, and does not only open.
+func (s *sealer) seals() bool { return s != nil && !s.openOnly }
 
 type sealingKey struct {
 	name string
@@ -132,7 +140,7 @@ func (k *sealingKey) aead(kind, key string) cipher.AEAD {
 	info = append(append(info, "idem seal 1\x00"...), kind...)
 	info = append(append(info, 0), key[:min(len(key), boundKey)]...)
 	info = append(info, 1) // the counter of HKDF
-	block, err := aes.NewCipher(k.mac.Append(make([]byte, 0, 32), info))
+	block, err := aes.NewCipher(k.mac.Append(info[len(info):], info))
 	if err != nil {
 		panic(err) // of another length than 32
 	}
@@ -150,7 +158,7 @@ func (s *sealer) digest(key Key, text []byte) string {
 
 // seal seals what the store keeps under key. Nothing stays nothing.
 func (s *sealer) seal(kind, key string, plain []byte) []byte {
-	if s == nil || len(plain) == 0 {
+	if !s.seals() || len(plain) == 0 {
 		return plain
 	}
 	k := &s.ring[0]
@@ -227,8 +235,8 @@ const unreadableRemark = "(unreadable)"
 
 // sealRemark cuts the remark so that it is a remark when it is sealed.
 func (s *sealer) sealRemark(key, remark string) string {
-	if remark == "" {
-		return ""
+	if remark == "" || !s.seals() {
+		return remark
 	}
 	room := base64.RawURLEncoding.DecodedLen(maxRemark-len(sealedRemark)) - sealOverhead - len(s.ring[0].name)
 	remark = strings.ToValidUTF8(remark[:min(len(remark), room)], "")
@@ -286,7 +294,8 @@ func (s *sealer) sealed(inner store.Store, can store.Capabilities) *sealedStore 
 		can.Recall = func(key []byte) (store.Grant, uint64, bool) {
 			grant, raw, ok := recall(key)
 			if ok {
-				grant.Result, grant.Remark = s.result(string(key), grant.Result), s.openRemark(string(key), grant.Remark)
+				key := string(key)
+				grant.Result, grant.Remark = s.result(key, grant.Result), s.openRemark(key, grant.Remark)
 			}
 			return grant, raw, ok
 		}

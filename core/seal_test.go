@@ -191,11 +191,32 @@ func TestSealOfBefore(t *testing.T) {
 	before.refused(t, codes.ResultUnavailable, "no Config.Seal")
 }
 
-// TestSealKnowsFingerprintsAgain: under AllowUnsealed, other parameters are refused, and what was abandoned is taken over.
-func TestSealKnowsFingerprintsAgain(t *testing.T) {
-	for _, p := range []core.Policy{{Key: core.Header(core.Required)}, {Key: core.Header(core.Required), Digest: core.SHA256}} {
+// TestSealRollout: in each of the deployments that switch a Seal on, processes know the operations of those before and after them.
+func TestSealRollout(t *testing.T) {
+	opening := allowing(sealUnder("a"))
+	opening.OpenOnly = true
+	order := []*core.Seal{nil, opening, allowing(sealUnder("a"))}
+	for i := range 4 {
+		p := core.Policy{Key: core.Header(core.Required)}
+		if i > 1 {
+			p.Digest = core.SHA256
+		}
 		records := newStore(t)
-		before, now := sealedBy(records, nil), sealedBy(records, allowing(sealUnder("a")))
+		older, newer := order[i%2], order[i%2+1]
+		for name, ask := range duplicates {
+			require.Equal(t, "attempt 1", ask(t, sealedBy(records, older).Engine), name)
+			if name == "parameters" && i%2 == 1 {
+				require.Equal(t, "attempt 1", ask(t, sealedBy(records, newer).Engine), "it is another key")
+			}
+			assert.Equal(t, "replay", ask(t, sealedBy(records, newer).Engine), name)
+			records = newStore(t)
+			require.Equal(t, "attempt 1", ask(t, sealedBy(records, newer).Engine), name)
+			if name != "parameters" {
+				assert.Equal(t, "replay", ask(t, sealedBy(records, older).Engine), name)
+			}
+			records = newStore(t)
+		}
+		before, now := sealedBy(records, older), sealedBy(records, newer)
 		c := post(`{"n":1}`, nil).withKey("k")
 		c.handler = abandoning
 		serve(t, before.MustGuard(p), c)
@@ -363,6 +384,9 @@ func TestSealFaults(t *testing.T) {
 		for _, k := range s.Keys {
 			entries = append(entries, k.Name+"="+base64.StdEncoding.EncodeToString(k.Key))
 		}
+		if s.OpenOnly {
+			entries = append(entries, "open-only")
+		}
 		return strings.Join(entries, ",")
 	}
 	for name, tc := range map[string]struct {
@@ -371,6 +395,7 @@ func TestSealFaults(t *testing.T) {
 	}{
 		"no key": {sealUnder(), "Config.Seal.Keys"}, "a bad name": {sealUnder("a b"), "Config.Seal.Keys"}, "one name twice": {&core.Seal{DigestKey: secret("digest").Key, Keys: []core.Secret{secret("a"), {Name: "a", Key: secret("b").Key}}}, "Config.Seal.Keys"},
 		"short":         {&core.Seal{DigestKey: secret("digest").Key, Keys: []core.Secret{{Name: "a", Key: secret("").Key[:31]}}}, "Config.Seal.Keys"},
+		"no reader":     {&core.Seal{Keys: sealUnder("a").Keys, DigestKey: secret("digest").Key, OpenOnly: true}, "Config.Seal.OpenOnly"},
 		"no digest key": {&core.Seal{Keys: sealUnder("a").Keys}, "Config.Seal.DigestKey"},
 		"one for both":  {&core.Seal{Keys: sealUnder("a").Keys, DigestKey: secret("a").Key}, "Config.Seal.DigestKey"},
 	} {

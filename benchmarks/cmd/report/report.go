@@ -38,6 +38,7 @@ var tables = []table{
 	{"Do", "An operation that is not HTTP.", "", "", ""},
 	{"Step", "The same with so many steps, each with a result of 100 bytes, or with a derived key: on Redis also the round trips and what it receives.", "", "", ""},
 	{"Observers", "A first call of a task and its replay, which are five events, by who is told of them.", `^Observers/(?:nothing|promidem|otelidem)`, "Observers/nobody", ""},
+	{"Seal", "What core.Config.Seal adds to a request on net/http, with the store in memory. The ratio is to the same without it.", `^Seal/(.*)/sealed`, "Seal/$1/plain", ""},
 	{"Client", "A RoundTrip with a body of 200 bytes through idemclient.Transport, without a network and over TCP. The ratio is to the bare one.",
 		`^Client/(tcp-)?(?:passed|safe|keyed.*)`, "Client/${1}bare", ""},
 	{"Query", "A handler that asks PostgreSQL a question of a millisecond, with a guard and without. The ratio is to the bare framework.",
