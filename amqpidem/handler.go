@@ -58,7 +58,7 @@ type WithoutID uint8
 const (
 	// DeadLetter dead-letters the message. It is the zero value.
 	DeadLetter WithoutID = iota
-	// Digest uses a SHA-256 digest of the body as the id. Messages with equal bodies are then one
+	// Digest uses a digest of the body as the id ([core.Task.Digest]). Messages with equal bodies are then one
 	// operation, for as long as its result is kept.
 	Digest
 	// Pass runs the message unprotected, each time it is delivered.

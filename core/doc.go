@@ -85,6 +85,6 @@
 //
 // # More
 //
-// The format of keys and digests is in docs/keys.md, what may surprise in docs/decisions/surprises.md, how to choose a policy
-// in docs/policies.md.
+// The format of keys and digests is in docs/keys.md, what a store shows, and how to seal it, in docs/sealing.md, what may surprise
+// in docs/decisions/surprises.md, how to choose a policy in docs/policies.md.
 package core

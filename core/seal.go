@@ -285,6 +285,7 @@ type sealedStore struct {
 
 // sealed returns s, with what it can do, as an engine sees it that seals.
 func (s *sealer) sealed(inner store.Store, can store.Capabilities) *sealedStore {
+	outer := &sealedStore{Store: inner, sealer: s}
 	if checkpoint := can.Checkpoint; checkpoint != nil {
 		can.Checkpoint = func(ctx context.Context, key string, owner store.Owner, steps []byte) error {
 			return checkpoint(ctx, key, owner, s.seal(sealsSteps, key, steps))
@@ -299,11 +300,13 @@ func (s *sealer) sealed(inner store.Store, can store.Capabilities) *sealedStore 
 			}
 			return grant, raw, ok
 		}
+		can.RecallFor = outer
 	}
 	if can.Inspect != nil {
 		can.Inspect = &sealedInspector{can.Inspect, s}
 	}
-	return &sealedStore{inner, s, can}
+	outer.can = can
+	return outer
 }
 
 // Capabilities implements [store.Store].

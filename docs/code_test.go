@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -38,7 +39,7 @@ func TestCode(t *testing.T) {
 		sources += unindented(page(t, name)) + "\n"
 	}
 	for name, count := range map[string]int{
-		"clients.md": 3, "duplicates.md": 1, "limits.md": 4, "messages.md": 3, "migrating.md": 4, "mounting.md": 6, "operating.md": 1, "policies.md": 4, "problems.md": 4, "production.md": 1, "profiles.md": 1, "rpc.md": 3, "scheduled.md": 2, "signing.md": 3, "steps.md": 3, "stores.md": 7, "testing.md": 3, "tokens.md": 5, "watermill.md": 1, "webhooks.md": 2,
+		"clients.md": 3, "duplicates.md": 1, "limits.md": 4, "messages.md": 3, "migrating.md": 4, "mounting.md": 6, "operating.md": 1, "policies.md": 4, "problems.md": 4, "production.md": 1, "profiles.md": 1, "rpc.md": 3, "scheduled.md": 2, "sealing.md": 1, "signing.md": 3, "steps.md": 3, "stores.md": 7, "testing.md": 3, "tokens.md": 5, "watermill.md": 1, "webhooks.md": 2,
 	} {
 		blocks := strings.Split(page(t, name), "```go\n")[1:]
 		require.Len(t, blocks, count, name)
@@ -81,6 +82,17 @@ func _(engine *core.Engine, router *gin.Engine, createSession, updateSession gin
 	sessions := ginidem.New(engine.MustGuard(profile.ACP()))
 	router.POST("/checkout_sessions", sessions, createSession)
 	router.POST("/checkout_sessions/:id", sessions, updateSession)
+}
+
+// sealing.md
+
+func _(store store.Store, user core.UserSource) (*core.Engine, error) {
+	seal, err := core.ParseSeal(os.Getenv("IDEM_SEAL")) // digest=<base64>,2026-11=<base64>
+	if err != nil {
+		return nil, err
+	}
+	engine, err := core.New(core.Config{Service: "shop", Store: store, User: user, Seal: seal})
+	return engine, err
 }
 
 // clients.md
