@@ -60,6 +60,7 @@ var dependents = map[string]string{
 	"grpcidem":                   "internal/rpctest",
 	"internal/retry":             "idemclient sign",
 	"outbox":                     "pgxidem",
+	"profile":                    "examples/profiles",
 	"rowguard":                   "pgxidem",
 	"sign":                       "sign/rfc9421 sign/sortedparams httpidem",
 	"sign/internal/form":         "sign sign/sortedparams httpidem",
