@@ -37,6 +37,7 @@ type Inspector interface {
 type Record struct {
 	Key         string
 	State       State // Running, Abandoned, Free or Done
+	Expired     bool  // it is Done, and has outlived its result
 	Attempt     uint64
 	Fingerprint string
 	About

@@ -49,6 +49,7 @@ type Store interface {
 	//     lease, retention and [About] and its attempt one higher: [Acquired]. The
 	//     operation goes on. Otherwise [Abandoned], nothing is changed.
 	//   - A finished record whose retention has not passed: [Done], with the result.
+	//   - A finished record that has outlived its result ([Capabilities].Outlive): [Done], with Grant.Expired, nothing is changed.
 	//
 	// An operation that goes on keeps its ID, its steps ([Capabilities].Checkpoint), and the first Secret that one of its
 	// claims has named: all three are in the Grant. One that begins has none of the steps. An operation without an ID does not go on:
@@ -120,7 +121,7 @@ type Store interface {
 //		return c
 //	}
 //
-// A type that calls the store with other keys has to change Watch, Checkpoint and Fail, too. One whose calls leave the process is not Local.
+// A type that calls the store with other keys has to change Watch, Checkpoint, Fail and Outlive, too. One whose calls leave the process is not Local.
 type Capabilities struct {
 	// Watch tells a waiter that a record has changed. It returns a channel that is closed when the record under key has
 	// been completed, released, abandoned by [Store.Abandon] or taken over. It may also be closed at any time without a
@@ -154,6 +155,11 @@ type Capabilities struct {
 	// (A store in which a run commits something of its own, as by sqlstore's RunTx, does not forget that: the record then becomes
 	// what it does by Release.) A store has both Checkpoint and Fail, or neither.
 	Fail func(ctx context.Context, key string, owner Owner, goesOn bool) error
+
+	// Outlive is Complete with a result that the record outlives: result is kept for retention from now, and from then on the key is
+	// known for so much longer without it. Both must be more than zero. The store hands out nothing of the result once its retention has
+	// passed; it may remove it later than that, when the key is claimed or the store is cleaned up, but not later than the record.
+	Outlive func(ctx context.Context, key string, owner Owner, result []byte, retention, known time.Duration) error
 
 	// RecallFor is the store for whose Acquire Recall stands in. The engine recalls only if it is the engine's own store:
 	// a type that embeds this one may do more in an Acquire of its own (count, encrypt, fail), and is asked

@@ -93,8 +93,10 @@ type Grant struct {
 	// empty if the result was empty or nil; stores need not tell the two apart.
 	Result []byte
 	// Remaining is how long the lease (State Running) or the retention (State Done
-	// and Abandoned) is still valid, by the store's clock.
+	// and Abandoned) is still valid, by the store's clock. If Expired is set, it is how long the key is still known.
 	Remaining time.Duration
+	// Expired says that the record has outlived its result (see [Capabilities].Outlive): State is Done, and Result is empty.
+	Expired bool
 }
 
 // State is what [Store.Acquire] found. The zero State is invalid.

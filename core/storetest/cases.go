@@ -14,7 +14,7 @@ import (
 )
 
 // cases is the whole suite.
-var cases = slices.Concat(ofCalls, inspections, checkpoints)
+var cases = slices.Concat(ofCalls, inspections, checkpoints, outliving)
 
 // ofCalls are the cases of store.Store.
 var ofCalls = []testCase{
@@ -176,6 +176,11 @@ var ofCalls = []testCase{
 					err1, err2 := s.can.Checkpoint(ctx, "k", c.Owner, []byte("steps")), s.can.Fail(ctx, "k", c.Owner, true)
 					if !errors.Is(err1, want) || !errors.Is(err2, want) {
 						s.Errorf("Checkpoint and Fail with an ended context: %v, %v, want %v", err1, err2, want)
+					}
+				}
+				if s.can.Outlive != nil {
+					if err := s.can.Outlive(ctx, "k", c.Owner, nil, long, long); !errors.Is(err, want) {
+						s.Errorf("Outlive with an ended context: %v, want %v", err, want)
 					}
 				}
 				if s.can.Watch != nil {
@@ -799,12 +804,18 @@ var ofCalls = []testCase{
 		why:   "a waiter must neither poll in a loop nor sleep on: the answer is there, or one of the waiters must run; also after a takeover, in whose record the run is not the first, and when the lease has passed, for the owner may still end the run",
 		needs: needWatch,
 		run: func(s *env) {
-			for end, call := range map[string]func(key string, c store.Claim) error{
+			ends := map[string]func(key string, c store.Claim) error{
 				"Complete":                   func(key string, c store.Claim) error { return s.Store.Complete(s.Context(), key, c.Owner, nil, long) },
 				"Complete without retention": func(key string, c store.Claim) error { return s.Store.Complete(s.Context(), key, c.Owner, nil, 0) },
 				"Release":                    func(key string, c store.Claim) error { return s.Store.Release(s.Context(), key, c.Owner) },
 				"Abandon":                    func(key string, c store.Claim) error { return s.Store.Abandon(s.Context(), key, c.Owner) },
-			} {
+			}
+			if s.can.Outlive != nil {
+				ends["Outlive"] = func(key string, c store.Claim) error {
+					return s.can.Outlive(s.Context(), key, c.Owner, nil, long, long)
+				}
+			}
+			for end, call := range ends {
 				ended := func(stage string, c store.Claim, changed <-chan struct{}) {
 					s.Helper()
 					if err := call(end+stage, c); err != nil {

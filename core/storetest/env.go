@@ -200,6 +200,9 @@ func (s *env) powerless(key string, owner store.Owner) {
 			{"Fail of what does not go on", s.can.Fail(s.Context(), key, owner, false)},
 		}
 	}
+	if s.can.Outlive != nil {
+		capable = append(capable, made{"Outlive", s.can.Outlive(s.Context(), key, owner, []byte("stale"), long, long)})
+	}
 	for _, call := range append(capable, []made{
 		{"Renew", s.Store.Renew(s.Context(), key, owner, long)},
 		{"Complete", s.Store.Complete(s.Context(), key, owner, []byte("stale"), long)},

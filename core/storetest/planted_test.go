@@ -67,7 +67,8 @@ type visit struct {
 	claim     store.Claim // Owner is that of any call
 	lease     time.Duration
 	retention time.Duration
-	result    []byte // or the steps
+	known     time.Duration // of Outlive, which is a Complete
+	result    []byte        // or the steps
 	goesOn    bool
 	expected  store.Record
 	change    store.Change
@@ -232,7 +233,7 @@ func (s *plantedRecords) makeRoom() error {
 }
 
 func (s *plantedStore) Capabilities() store.Capabilities {
-	can := store.Capabilities{Inspect: plantedInspector{s}, Checkpoint: s.checkpoint, Fail: s.fail, Watch: s.watchKey, Recall: s.recallKey, RecallFor: s, Capacity: s.room, Local: true}
+	can := store.Capabilities{Inspect: plantedInspector{s}, Checkpoint: s.checkpoint, Fail: s.fail, Outlive: s.outlive, Watch: s.watchKey, Recall: s.recallKey, RecallFor: s, Capacity: s.room, Local: true}
 	if s.declare != nil {
 		s.declare(&can)
 	}
@@ -270,6 +271,11 @@ func (s *plantedStore) checkpoint(ctx context.Context, key string, owner store.O
 
 func (s *plantedStore) fail(ctx context.Context, key string, owner store.Owner, goesOn bool) error {
 	_, err := s.call(ctx, visit{method: "Fail", key: key, claim: store.Claim{Owner: owner}, goesOn: goesOn})
+	return err
+}
+
+func (s *plantedStore) outlive(ctx context.Context, key string, owner store.Owner, result []byte, retention, known time.Duration) error {
+	_, err := s.call(ctx, visit{method: "Complete", key: key, claim: store.Claim{Owner: owner}, result: result, retention: retention, known: known})
 	return err
 }
 
@@ -321,6 +327,7 @@ type plantedRecord struct {
 	keyState
 	claim      store.Claim
 	lease, end time.Duration // from when on it can be taken over, and is forgotten
+	known      time.Duration // for so much longer than its result
 	begun      time.Time
 }
 
@@ -343,7 +350,7 @@ func (s plantedInspector) Lookup(ctx context.Context, key string) (store.Record,
 // told is what the store tells of a record.
 func (s plantedInspector) told(key string, r *plantedRecord) store.Record {
 	g := r.grant(s.now)
-	told := store.Record{Key: key, State: g.State, Attempt: g.Attempt, Fingerprint: g.Fingerprint, About: r.claim.About,
+	told := store.Record{Key: key, State: g.State, Expired: g.Expired, Attempt: g.Attempt, Fingerprint: g.Fingerprint, About: r.claim.About,
 		Begun: r.begun, Remaining: g.Remaining, Size: len(g.Result), Result: g.Result}
 	if told.ID = r.id; r.isFree() {
 		told.State = store.Free
@@ -401,8 +408,10 @@ func (s *plantedRecords) at(key string) *plantedRecord {
 func (r *plantedRecord) grant(now time.Duration) store.Grant {
 	g := store.Grant{State: store.Abandoned, Attempt: r.attempt, ID: r.id, Fingerprint: r.fingerprint, Remark: r.claim.Remark, Result: []byte(r.result), Remaining: r.end - now}
 	switch {
+	case r.done && now >= r.end-r.known:
+		g.State, g.Expired, g.Result = store.Done, true, nil
 	case r.done:
-		g.State = store.Done
+		g.State, g.Remaining = store.Done, g.Remaining-r.known
 	case now < r.lease:
 		g.State, g.Remaining = store.Running, r.lease-now
 	}
@@ -454,7 +463,7 @@ func (v *visit) decide() {
 		r.end = r.lease + r.claim.Retention
 	case v.method == "Checkpoint":
 	case next.done:
-		r.end = now + v.retention
+		r.end, r.known = now+v.retention+v.known, v.known
 	default:
 		r.lease, r.end = now, now+r.claim.Retention
 	}
@@ -740,6 +749,26 @@ var faults = []struct {
 	{"tells steps as a result", "the next run of an operation gets its steps", plant{tell: func(r *store.Record) { r.Size++ }}},
 	{"names the latest secret", "an operation keeps its first secret", plant{after: func(v *visit) { v.grant.Secret = v.claim.Secret }}},
 	{"declares half of it", "it is what it declares", plant{declare: func(can *store.Capabilities) { can.Fail = nil }}},
+
+	{"replays what has expired", "a key outlives its result", plant{after: func(v *visit) {
+		if v.grant.Expired {
+			v.grant.Result = []byte(v.r.result)
+		}
+	}}},
+	{"tells what has expired", "a key outlives its result", plant{tell: func(r *store.Record) { r.Expired = false }}},
+	{"recalls what has expired", "a key outlives its result", plant{recall: func(r *plantedRecord, _ *uint64) bool {
+		r.known = 0
+		return r.done
+	}}},
+	{"forgets a key with its result", "a key outlives its result; a key that outlives its result is known for as long as it was said",
+		plant{before: func(v *visit) { v.known = 0 }}},
+	{"keeps a result for as long as its key", "a key outlives its result; a key that outlives its result is known for as long as it was said",
+		plant{before: func(v *visit) { v.retention, v.known = v.retention+v.known, 0 }}},
+	{"takes the next record for one that outlives its result", "a key that outlives its result is known for as long as it was said", plant{after: func(v *visit) {
+		if v.method == "Complete" && v.known == 0 && v.r != nil {
+			v.r.known = v.retention
+		}
+	}}},
 
 	{"tries again", "histories are linearizable under faults", plant{link: func(again func() error) error { return again() }}},
 	{"acknowledges what did not arrive", "histories are linearizable under faults", plant{link: func(func() error) error { return nil }}},

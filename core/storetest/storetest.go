@@ -117,6 +117,9 @@ func run(tb testing.TB, c testCase, factory Factory, features Features) {
 	if c.needs&needCheckpoint != 0 && s.can.Checkpoint == nil {
 		tb.Skip("the store declares no Checkpoint")
 	}
+	if c.needs&needOutlive != 0 && s.can.Outlive == nil {
+		tb.Skip("the store declares no Outlive")
+	}
 	if c.needs&needClock != 0 && s.Advance == nil {
 		tb.Skip("the store's clock can't be moved")
 	}
@@ -136,6 +139,7 @@ const (
 	needRecall                       // Capabilities.Recall
 	needInspect                      // Capabilities.Inspect
 	needCheckpoint                   // Capabilities.Checkpoint and Fail
+	needOutlive                      // Capabilities.Outlive
 	needClock                        // Instance.Advance
 	needBounds                       // Features.Bounded; the case gets a store for bound records
 	needFaults                       // Features.Faulty; the case gets a store that can be disturbed

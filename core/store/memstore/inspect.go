@@ -40,13 +40,14 @@ func (s inspector) Lookup(ctx context.Context, key string) (store.Record, error)
 // record returns what is known of e, without the result.
 func (s inspector) record(sh *shard, e *entry, now time.Duration) store.Record {
 	r := store.Record{Key: e.key, State: store.Abandoned, Attempt: e.attempt, Fingerprint: e.fingerprint, About: e.about,
-		Remaining: sh.queue[e.place].at - now}
+		Remaining: sh.end(e) - now}
 	if e.about.ID != (store.ID{}) {
 		r.Begun = s.base.Add(e.begun).Round(0) // the monotonic reading means nothing to another process
 	}
 	switch {
 	case e.done:
-		r.State, r.Size = store.Done, len(e.result)
+		g, result := sh.finished(e, now)
+		r.State, r.Expired, r.Remaining, r.Size = g.State, g.Expired, g.Remaining, len(result)
 	case now < e.lease:
 		r.State, r.Remaining = store.Running, e.lease-now
 	case e.free && e.owner.IsZero():
@@ -116,7 +117,7 @@ func (s inspector) places(i int, q *store.Query, oldest bool, last place) (found
 		if oldest {
 			p.major = int64(slot.entry.begun)
 		}
-		if slot.at > now && p.compare(last) > 0 {
+		if !sh.expired(slot.entry, now) && p.compare(last) > 0 {
 			if r := s.record(sh, slot.entry, now); q.Wants(&r) {
 				found = append(found, p)
 			}
@@ -179,12 +180,12 @@ func (s inspector) change(sh *shard, hash uint64, key string, expected *store.Re
 		return nil, store.ErrFull
 	}
 	e.about.Remark, e.result = remark, result
-	until := later(now, c.Retention)
+	until, lease := later(now, c.Retention), time.Duration(0)
 	if e.done = c.To == store.Done; !e.done {
 		e.owner, e.free, e.uncertain = store.Owner{}, true, true // and it keeps its operation
-		until = later(now, sh.queue[e.place].at-e.lease)
-		e.lease = now
+		until, lease = later(now, sh.queue[e.place].at-e.lease), now
 	}
+	e.lease = lease
 	sh.queue.move(e, until)
 	return sh.unwatch(e), nil
 }

@@ -18,7 +18,7 @@
 // at most Config.MaxBytes bytes (default 512 MiB). A record counts with its key,
 // its fingerprint, its result or its steps, its remark and 280 bytes of overhead, so that MaxBytes is close to
 // the memory that the store takes. When a bound is reached, expired records are
-// removed to make room. If there are none, Acquire returns [store.ErrFull], and so does
+// removed to make room, and so are the results that their records have outlived. If there are none, Acquire returns [store.ErrFull], and so does
 // Complete for a result, and Checkpoint for steps, that do not fit. A record that has not expired is never dropped.
 //
 // # Expiry
@@ -138,12 +138,13 @@ type entry struct {
 	raw         uint64
 	attempt     uint64
 	begun       time.Duration // in the store's time
-	lease       time.Duration // the end of the lease, in the store's time; running only
+	lease       time.Duration // the end of the lease, in the store's time, until it is done; then for how long it outlives its result
 	place       int32         // index in the shard's queue, which holds the deadline
 	done        bool
 	free        bool // without an owner: any claim gets it; with one: it was so before the claim
 	uncertain   bool // it is free, and an earlier run may have taken effect
 	kept        bool // it is free, and has kept its operation
+	expired     bool // it is done, and has lost its result; until then, its deadline is that of the result
 }
 
 // acquired is the grant of the record's claim.
@@ -206,6 +207,7 @@ func (s *Store) Capabilities() store.Capabilities {
 		Watch:       s.watch,
 		Checkpoint:  s.checkpoint,
 		Fail:        s.fail,
+		Outlive:     s.outlive,
 		Recall:      s.recall,
 		RecallFor:   s,
 		Capacity:    int(max(1, min(s.maxEntries, s.maxBytes/512))),
@@ -269,7 +271,8 @@ func (s *Store) acquire(sh *shard, hash uint64, key string, claim *store.Claim) 
 		return store.Grant{State: store.Acquired, Attempt: 1, ID: claim.ID, Secret: claim.Secret}, "", nil, true
 
 	case e.done:
-		return sh.finished(e, now), e.result, nil, true
+		grant, result = sh.finished(e, now)
+		return grant, result, nil, true
 
 	case now < e.lease:
 		grant.State = store.Running
@@ -369,7 +372,8 @@ func (s *Store) find(key string) (grant store.Grant, result string, raw uint64) 
 		return store.Grant{}, "", 0
 	}
 	s.reclaim(sh, now)
-	return sh.finished(e, now), e.result, e.raw
+	grant, result = sh.finished(e, now)
+	return grant, result, e.raw
 }
 
 // create adds a running record under a key that has none. It reports false, with nothing
@@ -414,13 +418,18 @@ func (s *Store) Complete(ctx context.Context, key string, owner store.Owner, res
 	if retention <= 0 {
 		return s.drop(ctx, key, owner, forget)
 	}
+	return s.outlive(ctx, key, owner, result, retention, 0)
+}
+
+// outlive is [store.Capabilities].Outlive. The error is that of Complete.
+func (s *Store) outlive(ctx context.Context, key string, owner store.Owner, result []byte, retention, known time.Duration) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	stored := string(result) // copied before the lock is taken
 	sh, hash := s.locate(key)
 	return s.fit(len(stored), func() (held, ok bool) {
-		woken, held, ok := s.complete(sh, hash, key, owner, stored, retention)
+		woken, held, ok := s.complete(sh, hash, key, owner, stored, retention, known)
 		if woken != nil {
 			close(woken)
 		}
@@ -463,7 +472,7 @@ func (s *Store) checkpoint(ctx context.Context, key string, owner store.Owner, s
 
 // complete is the atomic part of Complete. It changes nothing unless the record is
 // held by owner and there is room for the result. The caller closes woken.
-func (s *Store) complete(sh *shard, hash uint64, key string, owner store.Owner, result string, retention time.Duration) (woken chan struct{}, held, ok bool) {
+func (s *Store) complete(sh *shard, hash uint64, key string, owner store.Owner, result string, retention, known time.Duration) (woken chan struct{}, held, ok bool) {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	now := s.elapsed()
@@ -474,7 +483,7 @@ func (s *Store) complete(sh *shard, hash uint64, key string, owner store.Owner, 
 	if !s.put(e, result) {
 		return nil, true, false
 	}
-	e.done = true
+	e.done, e.lease = true, known
 	sh.queue.move(e, later(now, retention))
 	woken = sh.unwatch(e)
 	return woken, true, true
@@ -598,9 +607,23 @@ func (sh *shard) unwatch(e *entry) chan struct{} {
 	return changed
 }
 
-// finished is the grant for a finished record, without its result.
-func (sh *shard) finished(e *entry, now time.Duration) store.Grant {
-	return store.Grant{State: store.Done, Attempt: e.attempt, Fingerprint: e.fingerprint, ID: e.about.ID, Remark: e.about.Remark, Remaining: sh.queue[e.place].at - now}
+// finished is the grant for a finished record, without its result, and that.
+func (sh *shard) finished(e *entry, now time.Duration) (g store.Grant, result string) {
+	g = store.Grant{State: store.Done, Attempt: e.attempt, Fingerprint: e.fingerprint, ID: e.about.ID, Remark: e.about.Remark, Remaining: sh.queue[e.place].at - now}
+	if g.Remaining > 0 && !e.expired {
+		return g, e.result
+	}
+	g.Remaining, g.Expired = sh.end(e)-now, true
+	return g, ""
+}
+
+// end is when e is forgotten.
+func (sh *shard) end(e *entry) time.Duration {
+	at := sh.queue[e.place].at
+	if e.done && !e.expired {
+		at = later(at, e.lease)
+	}
+	return at
 }
 
 // standing returns the record under key, unless it has expired.
@@ -612,8 +635,8 @@ func (sh *shard) standing(hash uint64, key string, now time.Duration) *entry {
 	return e
 }
 
-// expired reports whether the deadline of e has passed.
-func (sh *shard) expired(e *entry, now time.Duration) bool { return sh.queue[e.place].at <= now }
+// expired reports whether e is forgotten.
+func (sh *shard) expired(e *entry, now time.Duration) bool { return sh.end(e) <= now }
 
 // held returns the running record under key, if its lease has not passed and it is owner's. The zero
 // Owner holds nothing: it marks a record that was abandoned, or released and kept.
@@ -625,14 +648,21 @@ func (sh *shard) held(hash uint64, key string, owner store.Owner, now time.Durat
 	return e
 }
 
-// reclaim removes at most reclaimPerCall expired records of sh, and returns how many. The
+// reclaim removes at most reclaimPerCall expired records of sh, or results that their records outlive, and returns how many. The
 // shard is locked.
 func (s *Store) reclaim(sh *shard, now time.Duration) int {
 	for n := range reclaimPerCall {
 		if len(sh.queue) == 0 || sh.queue[0].at > now {
 			return n
 		}
-		s.remove(sh, sh.queue[0].entry)
+		if e := sh.queue[0].entry; sh.expired(e, now) {
+			s.remove(sh, e)
+		} else {
+			at := sh.end(e)
+			s.put(e, "") // which gives room back
+			e.expired = true
+			sh.queue.move(e, at)
+		}
 	}
 	return reclaimPerCall
 }

@@ -13,6 +13,17 @@ if not record then
   return 1
 end
 local left = redis.call('PTTL', KEYS[1])
+local told, known, size, at = string.match(record, '^D(0?)%d+;%+(%d+);0?(%d+);()')
+if known and left >= 0 and left <= tonumber(known) then -- it has outlived its result, which goes; a server that can't write keeps it
+  local last = at - 1 + size
+  if told == '0' then
+    last = last + select(2, head(string.sub(record, last + 1)))
+  end
+  if last < #record then
+    record = string.sub(record, 1, last)
+    redis.pcall('SET', KEYS[1], record, 'KEEPTTL')
+  end
+end
 local state, tells, attempt, retention, zero, length, at = string.match(record, '^([RWA])(0?)(%d+);(%d+);(0?)(%d+);()')
 local free = state == 'A' and zero == '0'
 if ARGV[3] == '' and not free or string.sub(record, 1, 1) == 'D' then -- finished

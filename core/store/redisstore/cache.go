@@ -89,8 +89,8 @@ func (s *Store) replay(ctx context.Context, key string) (store.Grant, bool) {
 		return store.Grant{}, false
 	}
 	text, _ := message.ToString() // empty if there is none
-	r, err := parseRecord(text, 0)
-	if err != nil || r.state != store.Done {
+	r, err := parseRecord(text, -1)
+	if err != nil || r.state != store.Done || r.outlives && r.result == "" { // which may have lost it
 		f.forget(key)
 		return store.Grant{}, false
 	}

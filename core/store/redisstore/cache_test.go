@@ -116,6 +116,30 @@ func TestCachedReplaysCountFromTheAsking(t *testing.T) {
 	require.LessOrEqual(t, meet(t, s, "k", store.Done).Remaining, remaining-onTheWay)
 }
 
+// TestCachedReplaysEndWithTheirResults: a record outlives its result on the server, and not in the client's cache.
+func TestCachedReplaysEndWithTheirResults(t *testing.T) {
+	s := openURL(t, backend.StartRedis(t).URL(), redisstore.Config{ClientSideCache: time.Minute})
+	for try := range 10 { // the result may have passed before it is cached: each stands for longer than the last one
+		key, retention := strconv.Itoa(try), time.Duration(try+1)*50*time.Millisecond
+		c := begin(t, s, key)
+		require.NoError(t, s.Capabilities().Outlive(t.Context(), key, c.Owner, []byte("result"), retention, time.Hour))
+		first, cached := meet(t, s, key, store.Done), meet(t, s, key, store.Done)
+		if cached.Expired {
+			continue
+		}
+		require.Equal(t, "result", string(cached.Result))
+		require.LessOrEqual(t, cached.Remaining, first.Remaining)
+		time.Sleep(retention)
+		for range 3 {
+			g := meet(t, s, key, store.Done)
+			require.True(t, g.Expired)
+			require.Empty(t, g.Result)
+		}
+		return
+	}
+	t.Fatal("no result stood for long enough")
+}
+
 // TestCachedReplaysEndWithTheirOwnRecord: a record may expire, and another one be made, during a lookup. Remaining time and
 // result belong to the same record.
 func TestCachedReplaysEndWithTheirOwnRecord(t *testing.T) {

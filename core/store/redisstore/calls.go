@@ -64,7 +64,7 @@ type script interface {
 type command struct {
 	script script
 	key    string
-	args   [3]string
+	args   [4]string
 	n      int // how many args there are
 	// owner, unless empty, is the owner of the claim that the script may make. If the caller
 	// has gone by then, the claim is released.

@@ -9,7 +9,7 @@ if not record then
   return 0
 end
 local left = redis.call('PTTL', KEYS[1])
-local state, tells, attempt, retention, zero, length, at = string.match(record, '^([RWAD])(0?)(%d+);(%d+);(0?)(%d+);()')
+local state, tells, attempt, retention, zero, length, at = string.match(record, '^([RWAD])(0?)(%d+);%+?(%d+);(0?)(%d+);()')
 if not state then
   return 0
 end

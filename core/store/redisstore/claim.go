@@ -97,12 +97,13 @@ func (f *flight) run(ctx context.Context) answer {
 	return answer{record: record, left: left}
 }
 
-// retention returns the retention in a record, in ms; zero if there is none.
+// retention returns the retention in a record, in ms; zero if there is none, and for a record that outlives its result: whether it
+// has one still, only the script tells in one step.
 func retention(record string) int64 {
 	_, rest, _ := strings.Cut(record, ";")
 	span, _, _ := strings.Cut(rest, ";")
-	ms, _ := strconv.ParseInt(span, 10, 64)
-	return ms
+	ms, _ := strconv.ParseUint(span, 10, 63) // which takes no +
+	return int64(ms)
 }
 
 // isUnknown reports whether a server does not support SET with NX and GET together.

@@ -3,6 +3,7 @@ package redisstore_test
 import (
 	"context"
 	"math"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -107,8 +108,17 @@ func TestBetweenTheCommands(t *testing.T) {
 	g = acquire("has stood for a while", func() { command("PEXPIRE", "has stood for a while", "30000") })
 	require.LessOrEqual(t, g.Remaining, 30*time.Second)
 
+	// One that has outlived its result is forgotten, and what follows is kept for longer than it was known.
+	c := begin(t, other, "outlives")
+	require.NoError(t, other.Capabilities().Outlive(ctx, "outlives", c.Owner, []byte("old"), time.Millisecond, time.Minute))
+	g = acquire("outlives", func() {
+		command("DEL", "outlives")
+		begin(t, other, "outlives")
+	})
+	require.Equal(t, store.Running, g.State)
+
 	// What remains of the result is less than the claim's retention.
-	c := begin(t, other, "ends")
+	c = begin(t, other, "ends")
 	g = acquire("ends", func() {
 		require.NoError(t, other.Complete(ctx, "ends", c.Owner, []byte("result"), time.Minute))
 	})
@@ -222,6 +232,22 @@ func TestRecordsBesideVersion010(t *testing.T) {
 	_, after, found := strings.Cut(stored(), fingerprint)
 	require.True(t, found)
 	require.Greater(t, after[0], byte(5), "the kinds of results that 0.1.0 knows")
+
+	// It reads the retention of a finished one as a number, and lets what it can't read stand.
+	key = store.NewOwner().String()
+	c.ID, c.Owner = store.NewID(), store.NewOwner()
+	_, err = s.Acquire(t.Context(), key, c)
+	require.NoError(t, err)
+	require.NoError(t, s.Capabilities().Outlive(t.Context(), key, c.Owner, []byte("result"), time.Hour, time.Minute))
+	attempt, after, _ := strings.Cut(stored(), ";")
+	retention, _, _ := strings.Cut(after, ";")
+	known, err := strconv.ParseInt(retention, 10, 64)
+	require.NoError(t, err)
+	require.Equal(t, "D01", attempt)
+	require.Equal(t, time.Minute.Milliseconds(), known)
+	left, err := client.Do(t.Context(), client.B().Pttl().Key(key).Build()).AsInt64()
+	require.NoError(t, err)
+	require.Greater(t, left, time.Hour.Milliseconds())
 }
 
 // TestServersThatDoNotWrite: one that refuses to write for now still says what stands. (TestFullServer
@@ -243,6 +269,8 @@ func TestServersThatDoNotWrite(t *testing.T) {
 			begin(t, s, "running")
 			c := begin(t, s, "done")
 			require.NoError(t, s.Complete(t.Context(), "done", c.Owner, []byte("result"), time.Hour))
+			c = begin(t, s, "expired")
+			require.NoError(t, s.Capabilities().Outlive(t.Context(), "expired", c.Owner, []byte("result"), time.Millisecond, time.Hour))
 			for _, command := range test.commands {
 				require.NoError(t, client.Do(t.Context(), client.B().Arbitrary(command...).Build()).Error())
 			}
@@ -252,6 +280,9 @@ func TestServersThatDoNotWrite(t *testing.T) {
 			}, 10*time.Second, 5*time.Millisecond)
 			require.Equal(t, "result", string(meet(t, s, "done", store.Done).Result))
 			meet(t, s, "running", store.Running)
+			g := meet(t, s, "expired", store.Done)
+			require.True(t, g.Expired)
+			require.Empty(t, g.Result)
 			_, err := s.Acquire(t.Context(), "new", newClaim())
 			require.ErrorContains(t, err, test.code)
 		})

@@ -100,6 +100,10 @@ func TestRoundTrips(t *testing.T) {
 		"abandon":               "1: evalsha 1, get 1, pexpire 1, set 1",
 		"meet an abandoned one": "2: evalsha 1, get 1, pttl 2, set 1",
 		"take it over":          "2: evalsha 1, get 1, pexpire 1, pttl 2, set 2",
+		"outlive":               "1: evalsha 1, get 1, set 1",
+		"replay it":             "2: evalsha 1, get 1, pttl 2, set 1",
+		"meet an expired one":   "2: evalsha 1, get 1, pttl 2, set 2",
+		"meet it again":         "2: evalsha 1, get 1, pttl 2, set 1",
 	})
 	// A server that does not know the command for a claim is asked once.
 	client = openClient(t, backend.StartRedis(t).URL())
@@ -114,6 +118,10 @@ func TestRoundTrips(t *testing.T) {
 		"abandon":               "1: evalsha 1, get 1, pexpire 1, set 1",
 		"meet an abandoned one": "1: evalsha 1, get 1, pttl 1",
 		"take it over":          "1: evalsha 1, get 1, pexpire 1, pttl 1, set 1",
+		"outlive":               "1: evalsha 1, get 1, set 1",
+		"replay it":             "1: evalsha 1, get 1, pttl 1",
+		"meet an expired one":   "1: evalsha 1, get 1, pttl 1, set 1",
+		"meet it again":         "1: evalsha 1, get 1, pttl 1",
 	})
 }
 
@@ -154,6 +162,17 @@ func roundTrips(t *testing.T, client rueidis.Client, b *between, want map[string
 		require.NoError(t, err)
 		require.Equal(t, store.Grant{State: store.Acquired, Attempt: 2}, g)
 	})
+	took("claim", func() { c = begin(t, s, "n") })
+	took("outlive", func() {
+		require.NoError(t, s.Capabilities().Outlive(ctx, "n", c.Owner, []byte("done"), time.Hour, time.Hour))
+	})
+	took("replay it", func() { meet(t, s, "n", store.Done) })
+	require.NoError(t, client.Do(ctx, client.B().Pexpire().Key("n").Milliseconds(time.Hour.Milliseconds()).Build()).Error())
+	took("meet an expired one", func() { require.True(t, meet(t, s, "n", store.Done).Expired) })
+	took("meet it again", func() { require.True(t, meet(t, s, "n", store.Done).Expired) })
+	record, err := client.Do(ctx, client.B().Get().Key("n").Build()).ToString()
+	require.NoError(t, err)
+	require.NotContains(t, record, "done", "the result, which the first look has removed")
 }
 
 // TestScriptsAreSentAgain: a server that has forgotten the scripts, or never knew them

@@ -17,7 +17,8 @@
 //
 // # Calls
 //
-// A first request takes two round trips (Acquire and Complete), a replay one.
+// A first request takes two round trips (Acquire and Complete), a replay one; two if the record outlives its result (RefuseExpired of
+// core.Policy).
 //
 // Acquire sends SET with NX and GET, and PTTL, in one round trip. If an unfinished record is there,
 // a script follows in a second one. The script is used alone if the server does not support that SET
@@ -52,7 +53,8 @@
 // State is R for running, W for running and watched by waiters, A for abandoned by Abandon or
 // Release, D for done. Attempt, the retention in ms (under D that of the result), and the
 // fingerprint's length are decimal numbers. A length with a leading 0 says that A is free, not
-// abandoned; and that R or W was free before. Only R and W have the owner, 16 bytes. In the place of the result,
+// abandoned; and that R or W was free before. A '+' before the retention of D says that the record outlives its result: the
+// result is kept while the time to live exceeds the number. Only R and W have the owner, 16 bytes. In the place of the result,
 // which only D has, the others have the finished steps of the operation, if there are any.
 //
 // An attempt with a leading 0 says that the record tells of its operation: the about is '@', or, if it is free (or was) and has kept its operation, 'A' if
@@ -62,6 +64,9 @@
 //
 // No point in time decides anything: the key itself expires. Its time to live is the lease plus the
 // retention. The lease is valid while the time to live exceeds the retention.
+//
+// Redis can't let a part of a value expire. A result that its record has outlived is handed out no more; it is removed by the first
+// claim of the key after that, and else with the record. So with RefuseExpired, count results with the time for which keys are known.
 //
 // A record takes some 200 bytes besides its key and its result. That includes the server's index
 // of keys and expiries, and a fingerprint of 32 bytes (Redis 7.0; TestMemoryPerRecord).
@@ -98,7 +103,7 @@
 // client that polls, say. It costs memory: ClientOption.CacheSizeEachConn, 128 MiB for each
 // connection by default. First requests and other replays cost what they did.
 //
-// It is safe because a finished record does not change until its retention ends. But when a
+// It is safe because a finished record does not change until the retention of its result ends. But when a
 // record is deleted (DEL, FLUSHALL) or lost in a failover, a process may still replay it: until
 // the server's message arrives, until the client notices that its connection has broken, or at
 // most for the option's ttl. It needs RESP3 and a client without DisableCache; without them it

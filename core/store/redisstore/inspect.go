@@ -39,10 +39,10 @@ func (s inspector) Lookup(ctx context.Context, key string) (store.Record, error)
 
 // told returns what an inspector tells of the record. size is that of its result.
 func (r *record) told(key string, size int) store.Record {
-	if r.state != store.Done {
+	if r.state != store.Done || r.expired {
 		size = 0
 	}
-	return store.Record{Key: key, State: r.state, Attempt: r.attempt, Fingerprint: strings.Clone(r.fingerprint),
+	return store.Record{Key: key, State: r.state, Expired: r.expired, Attempt: r.attempt, Fingerprint: strings.Clone(r.fingerprint),
 		About: store.About{ID: r.about.ID, Policy: strings.Clone(r.about.Policy), Creator: strings.Clone(r.about.Creator), Remark: strings.Clone(r.about.Remark)},
 		Begun: r.begun, Remaining: r.remaining, Size: size}
 }
@@ -174,7 +174,7 @@ func (s inspector) Change(ctx context.Context, key string, expected store.Record
 		return err
 	}
 	letters := map[store.State]string{store.Running: "R", store.Abandoned: "A", store.Free: "F", store.Done: "D", 0: "0"}
-	a, repeated, err := s.run(ctx, command{script: changeScript, key: key, n: 3, args: [3]string{
+	a, repeated, err := s.run(ctx, command{script: changeScript, key: key, n: 3, args: [4]string{
 		string(expected.ID[:]) + letters[expected.State] + strconv.FormatUint(expected.Attempt, 10),
 		letters[c.To] + strconv.FormatInt(ceil(c.Retention), 10) + ";" + c.Remark,
 		string(c.Result),

@@ -38,6 +38,8 @@ func TestFullServer(t *testing.T) {
 		claims[key] = begin(t, s, key)
 	}
 	require.NoError(t, s.Complete(ctx, "done", claims["done"].Owner, []byte("result"), time.Hour))
+	claims["expired"] = begin(t, s, "expired")
+	require.NoError(t, s.Capabilities().Outlive(ctx, "expired", claims["expired"].Owner, []byte("result"), time.Millisecond, time.Hour))
 	brief := newClaim()
 	brief.Lease = time.Millisecond
 	for _, key := range []string{"abandoned", "taken"} {
@@ -71,6 +73,7 @@ func TestFullServer(t *testing.T) {
 		setMaxMemory(t, client, "0")
 	}
 	setMaxMemory(t, client, "1")
+	require.True(t, meet(t, s, "expired", store.Done).Expired)
 	require.NoError(t, s.Complete(ctx, "completed", claims["completed"].Owner, nil, time.Hour))
 	require.Empty(t, meet(t, s, "completed", store.Done).Result)
 	require.NoError(t, s.Release(ctx, "released", claims["released"].Owner))

@@ -57,19 +57,19 @@ func acquireCommand(key string, claim store.Claim, now time.Time) command {
 	return do
 }
 
-// ownerCommand returns the command for a script that takes the owner, a duration and a result.
+// ownerCommand returns the command for a script that takes the owner, a duration in ms and a result.
 // The result is copied: the client may still hold the copy after the context has ended.
-func ownerCommand(do script, key string, owner store.Owner, span time.Duration, result []byte) command {
+func ownerCommand(do script, key string, owner store.Owner, span int64, result []byte) command {
 	var b strings.Builder
 	b.Grow(len(owner) + maxDecimal + len(result))
 	b.Write(owner[:])
 	var memory [maxDecimal]byte
-	b.Write(strconv.AppendInt(memory[:0], ceil(span), 10))
+	b.Write(strconv.AppendInt(memory[:0], span, 10))
 	end := b.Len()
 	b.Write(result)
 	text := b.String() // one allocation for all
 	c := command{script: do, key: key, n: 3}
-	c.args = [3]string{text[:len(owner)], text[len(owner):end], text[end:]}
+	c.args = [4]string{text[:len(owner)], text[len(owner):end], text[end:]}
 	return c
 }
 
@@ -85,6 +85,8 @@ type record struct {
 	free        bool // it is, or was before it was claimed
 	uncertain   bool // an operator has made it free
 	remaining   time.Duration
+	outlives    bool   // it is done, and outlives its result
+	expired     bool   // and has lost it
 	result      string // of an unfinished record, the steps
 }
 
@@ -128,7 +130,11 @@ func parseRecord(text string, left int64) (r record, err error) {
 			r.state = store.Free
 		}
 	case 'D':
-		r.state = store.Done
+		r.state, r.outlives = store.Done, retention[0] == '+'
+		if r.outlives && left > kept {
+			r.remaining = milliseconds(left - kept)
+		}
+		r.expired = r.outlives && left <= kept
 	default:
 		return r, errNoRecord
 	}
@@ -138,6 +144,9 @@ func parseRecord(text string, left int64) (r record, err error) {
 	r.owner, r.fingerprint, r.result = rest[:owner], rest[owner:owner+n], rest[owner+n:]
 	if attempt[0] == '0' && !r.cutAbout() {
 		return r, errNoRecord
+	}
+	if r.expired {
+		r.result = ""
 	}
 	return r, nil
 }
@@ -181,7 +190,7 @@ func steps(text string) []byte {
 
 // grant returns what a claim that meets with the record gets. To a claim, a free one is never in the way.
 func (r *record) grant() store.Grant {
-	g := store.Grant{State: r.state, Attempt: r.attempt, ID: r.about.ID, Fingerprint: r.fingerprint, Remark: r.about.Remark, Remaining: r.remaining}
+	g := store.Grant{State: r.state, Expired: r.expired, Attempt: r.attempt, ID: r.about.ID, Fingerprint: r.fingerprint, Remark: r.about.Remark, Remaining: r.remaining}
 	switch r.state {
 	case store.Done:
 		g.Result = []byte(r.result)

@@ -66,7 +66,7 @@ type Config struct {
 
 // Capabilities implements store.Store: the store can be watched and inspected, and keeps steps.
 func (s *Store) Capabilities() store.Capabilities {
-	return store.Capabilities{Watch: s.watch, Inspect: inspector{s}, Checkpoint: s.checkpoint, Fail: s.fail}
+	return store.Capabilities{Watch: s.watch, Inspect: inspector{s}, Checkpoint: s.checkpoint, Fail: s.fail, Outlive: s.outlive}
 }
 
 // New returns a store that uses client, which remains the caller's: Close does not close it.
@@ -219,7 +219,7 @@ func (s *Store) Acquire(ctx context.Context, key string, claim store.Claim) (sto
 	if repeated && r.state == store.Running && r.owner == string(claim.Owner[:]) {
 		return store.Grant{State: store.Acquired, Attempt: r.attempt, Free: r.free && !r.uncertain, ID: r.about.ID, Secret: r.secret, Steps: steps(r.result)}, nil // the first try made it
 	}
-	if r.state == store.Done {
+	if r.state == store.Done && !r.expired {
 		s.finished.add(key, sent, r.remaining)
 	}
 	return r.grant(), nil
@@ -230,7 +230,7 @@ func (s *Store) Renew(ctx context.Context, key string, owner store.Owner, lease 
 	if lease <= 0 {
 		return errLease
 	}
-	do := ownerCommand(renewScript, key, owner, lease, nil)
+	do := ownerCommand(renewScript, key, owner, ceil(lease), nil)
 	do.n-- // it takes no result
 	return s.runOwned(ctx, do)
 }
@@ -240,12 +240,19 @@ func (s *Store) Complete(ctx context.Context, key string, owner store.Owner, res
 	if retention <= 0 {
 		return s.drop(ctx, key, owner, "free")
 	}
-	return s.runOwned(ctx, ownerCommand(completeScript, key, owner, retention, result))
+	return s.runOwned(ctx, ownerCommand(completeScript, key, owner, ceil(retention), result))
+}
+
+// outlive is store.Capabilities.Outlive.
+func (s *Store) outlive(ctx context.Context, key string, owner store.Owner, result []byte, retention, known time.Duration) error {
+	do := ownerCommand(completeScript, key, owner, ceil(retention)+ceil(known), result)
+	do.args[3], do.n = strconv.FormatInt(ceil(known), 10), 4
+	return s.runOwned(ctx, do)
 }
 
 // Release implements store.Store.
 func (s *Store) Release(ctx context.Context, key string, owner store.Owner) error {
-	return s.runOwned(ctx, command{script: releaseScript, key: key, args: [3]string{string(owner[:])}, n: 1})
+	return s.runOwned(ctx, command{script: releaseScript, key: key, args: [4]string{string(owner[:])}, n: 1})
 }
 
 // Abandon implements store.Store.
@@ -255,7 +262,7 @@ func (s *Store) Abandon(ctx context.Context, key string, owner store.Owner) erro
 
 // checkpoint is store.Capabilities.Checkpoint.
 func (s *Store) checkpoint(ctx context.Context, key string, owner store.Owner, steps []byte) error {
-	return s.runOwned(ctx, command{script: checkpointScript, key: key, args: [3]string{string(owner[:]), string(steps)}, n: 2})
+	return s.runOwned(ctx, command{script: checkpointScript, key: key, args: [4]string{string(owner[:]), string(steps)}, n: 2})
 }
 
 // fail is store.Capabilities.Fail.
@@ -268,7 +275,7 @@ func (s *Store) fail(ctx context.Context, key string, owner store.Owner, goesOn 
 
 // drop ends a run without a result. See release.lua for what becomes of it.
 func (s *Store) drop(ctx context.Context, key string, owner store.Owner, how string) error {
-	return s.runOwned(ctx, command{script: releaseScript, key: key, args: [3]string{string(owner[:]), how}, n: 2})
+	return s.runOwned(ctx, command{script: releaseScript, key: key, args: [4]string{string(owner[:]), how}, n: 2})
 }
 
 // runOwned runs a script that changes a record only for its owner.

@@ -203,7 +203,10 @@ func (p prefixed) Capabilities() store.Capabilities {
 		return watch(ctx, p.prefix+key)
 	}
 	can.Inspect = prefixedInspector{can.Inspect, p.prefix}
-	checkpoint, fail := can.Checkpoint, can.Fail
+	checkpoint, fail, outlive := can.Checkpoint, can.Fail, can.Outlive
+	can.Outlive = func(ctx context.Context, key string, owner store.Owner, result []byte, retention, known time.Duration) error {
+		return outlive(ctx, p.prefix+key, owner, result, retention, known)
+	}
 	can.Checkpoint = func(ctx context.Context, key string, owner store.Owner, steps []byte) error {
 		return checkpoint(ctx, p.prefix+key, owner, steps)
 	}

@@ -41,8 +41,10 @@
 //	updated_at     when it was last changed
 //	lease_until    end of the lease; 0 if the record has no owner: it is abandoned, or free
 //	retention      microseconds for which a result is kept, or an abandoned record is remembered;
-//	               -1-retention of a record that is free, or was free before it was claimed
-//	expires_at     when the record stops counting and Purge may remove it; indexed
+//	               -1-retention of a record that is free, or was free before it was claimed; -1-n of a finished
+//	               one that is known for n longer than its result is kept
+//	expires_at     when the record stops counting and Purge may remove it; indexed. Of a record that is known for
+//	               longer than its result is kept: the end of the result plus 1<<62, until Purge has removed it
 //	version        counts the changes
 //	operation_id   the operation's ID, of 16 bytes: the same over takeovers; empty: there is none
 //	policy         the name of its policy
@@ -68,7 +70,8 @@
 // [Store.Migrate] adds the columns from operation_id on, and the second index, to a table of 0.1.0. Until then every call
 // fails. The columns have defaults, so that processes of 0.1.0 go on with the table: start new ones beside them, and stop
 // them afterwards. Their records have no operation_id until the next takeover, or still that of the expired record which
-// they have replaced. A free record is an abandoned one to them, also if an operator has made it free.
+// they have replaced. A free record is an abandoned one to them, also if an operator has made it free. One that outlives its result is to them
+// a finished one that does not expire until Purge has removed the result: they replay it for so long.
 //
 // Columns are added at once, however large the table is (in MySQL 5.7 it is copied). That waits for open transactions on
 // the table, DoTx's and RunTx's among them. Calls wait meanwhile, for 0.2 s at a time (MySQL: 1 s); then Migrate lets them
@@ -114,7 +117,7 @@
 // # Purge
 //
 // Calls ignore an expired record, but its row stays until its key is used again, or until
-// Purge. Call [Store.Purge] from a ticker, as its example does, in one process or in all of them: every
+// Purge. So does a result that its record outlives (RefuseExpired of core.Policy): no call hands it out any more, and Purge removes it from its row. Call [Store.Purge] from a ticker, as its example does, in one process or in all of them: every
 // ten minutes, say, or as often as some thousands of records expire.
 //
 // # What survives

@@ -20,22 +20,22 @@ const (
 	stateSQL = `CASE WHEN state = 2 THEN 4 WHEN state <> 1 THEN 0 WHEN retention < 0 AND LENGTH(owner) = 0 THEN 5 WHEN lease_until > {now} THEN 2 ELSE 3 END`
 
 	recordSQL = `SELECT serial_number, ` + stateSQL + `, attempt, fingerprint, operation_id, policy, creator, remark,
-	created_at, lease_until - {now}, expires_at - {now}, LENGTH(result)`
-	standingSQL = ` FROM {table} WHERE source_type = {source} AND expires_at > {now}`
+	created_at, lease_until - {now}, ` + endsSQL + ` - {now}, retention, LENGTH(result)`
+	standingSQL = ` FROM {table} WHERE source_type = {source} AND ` + endsSQL + ` > {now}`
 
 	lookUpSQL = recordSQL + `, result` + standingSQL + ` AND serial_number = {key}`
 	listedSQL = recordSQL + standingSQL + ` AND serial_number IN `
 	rangeSQL  = recordSQL + standingSQL + ` AND serial_number >= {from} AND serial_number < {to} ORDER BY serial_number LIMIT {batch}`
 
 	// A list goes through all records in its order, so that no statement takes longer, however few are wanted.
-	scanSQL = `SELECT serial_number, created_at, CASE WHEN expires_at > {now} AND ({states} & (1 << (` + stateSQL + `))) <> 0
+	scanSQL = `SELECT serial_number, created_at, CASE WHEN ` + endsSQL + ` > {now} AND ({states} & (1 << (` + stateSQL + `))) <> 0
 	AND (policy = {policy} OR {policy} = '') AND (operation_id = {id} OR LENGTH({id}) = 0) THEN 1 ELSE 0 END
 FROM {table} WHERE source_type = {source}`
 	byKeySQL = scanSQL + ` AND serial_number >= {from} AND serial_number < {to} ORDER BY serial_number LIMIT {batch}`
 	byAgeSQL = scanSQL + ` AND state = 1 AND created_at >= {since} AND (created_at > {since} OR serial_number >= {from})
 ORDER BY created_at, serial_number LIMIT {batch}`
 
-	expectedSQL = ` WHERE source_type = {source} AND serial_number = {key} AND expires_at > {now}
+	expectedSQL = ` WHERE source_type = {source} AND serial_number = {key} AND ` + endsSQL + ` > {now}
 	AND operation_id = {was} AND attempt = {attempt} AND ` + stateSQL + ` = {state}`
 
 	remarkSQL = `remark = COALESCE(NULLIF({remark}, ''), remark), `
@@ -85,8 +85,8 @@ func storedForms(key string) [][]byte {
 // scan reads a record, from a row that ends with its result if that is wanted.
 func (s inspector) scan(rows *sql.Rows, withResult bool) (r store.Record, err error) {
 	var key, fingerprint, id, result []byte
-	var attempt, created, lease, left int64
-	dest := []any{&key, &r.State, &attempt, &fingerprint, &id, &r.Policy, &r.Creator, &r.Remark, &created, &lease, &left, &r.Size}
+	var attempt, created, lease, left, retention int64
+	dest := []any{&key, &r.State, &attempt, &fingerprint, &id, &r.Policy, &r.Creator, &r.Remark, &created, &lease, &left, &retention, &r.Size}
 	if withResult {
 		dest = append(dest, &result)
 	}
@@ -95,11 +95,14 @@ func (s inspector) scan(rows *sql.Rows, withResult bool) (r store.Record, err er
 	}
 	r.Key, r.Attempt, r.Fingerprint, r.Begun = string(key), uint64(attempt), string(fingerprint), time.UnixMicro(created)
 	copy(r.ID[:], id)
-	r.Remaining = remaining(left)
-	if r.State == store.Running {
-		r.Remaining = remaining(lease - micros(s.dialect.tick()))
+	switch r.State {
+	case store.Running:
+		left = lease - micros(s.dialect.tick())
+	case store.Done:
+		left, r.Expired = keeps(left, retention)
 	}
-	if r.Result = result; r.State != store.Done { // what RunTx has committed is none yet
+	r.Remaining = remaining(left)
+	if r.Result = result; r.State != store.Done || r.Expired { // what RunTx has committed is none yet
 		r.Size, r.Result = 0, nil
 	}
 	return r, nil

@@ -17,20 +17,28 @@ const purgeKey = "purge"
 const manyExpired = 100_000
 
 // Purge removes the expired records of all sources in the table, and returns how many it
-// removed. It works in batches, each a transaction of its own, so that it blocks no call for
+// removed; before that, the results that their records have outlived (core.Policy's RefuseExpired), which it does not count. It works in batches, each a transaction of its own, so that it blocks no call for
 // long. After an error, the records that it has counted stay removed. It is safe to run beside
 // all other calls, and in several processes at once.
 func (s *Store) Purge(ctx context.Context) (int64, error) {
-	var purged int64
+	if _, err := s.inBatches(ctx, s.q.strip); err != nil {
+		return 0, err
+	}
+	return s.inBatches(ctx, s.q.purge)
+}
+
+// inBatches runs q until nothing is left to be changed, and returns how many records it has changed.
+func (s *Store) inBatches(ctx context.Context, q *statement) (int64, error) {
+	var changed int64
 	for {
 		var n int64
 		err := s.retry(ctx, "purge", func() (err error) {
-			n, err = s.exec(ctx, nil, s.q.purge, &values{})
+			n, err = s.exec(ctx, nil, q, &values{})
 			return err
 		})
-		purged += n
+		changed += n
 		if err != nil || n < batch {
-			return purged, err
+			return changed, err
 		}
 	}
 }

@@ -42,7 +42,7 @@ type Store struct {
 
 // Capabilities implements store.Store. The store has an Inspector, and keeps steps.
 func (s *Store) Capabilities() store.Capabilities {
-	return store.Capabilities{Inspect: inspector{s}, ListsOldest: true, Checkpoint: s.checkpoint, Fail: s.fail}
+	return store.Capabilities{Inspect: inspector{s}, ListsOldest: true, Checkpoint: s.checkpoint, Fail: s.fail, Outlive: s.outlive}
 }
 
 // Config configures a [Store]. The zero Config has the defaults.
@@ -204,7 +204,11 @@ func (s *Store) claim(ctx context.Context, tx *transaction, key string, claim st
 	g = store.Grant{Attempt: uint64(r.attempt), Fingerprint: string(r.fingerprint), ID: r.operation(), Remark: r.remark}
 	switch {
 	case r.state == stateDone:
-		g.State, g.Result, g.Remaining = store.Done, r.result, remaining(r.left)
+		g.State, g.Result = store.Done, r.result
+		if r.left, g.Expired = keeps(r.left, r.retention); g.Expired {
+			g.Result = nil
+		}
+		g.Remaining = remaining(r.left)
 	case r.state != stateRunning:
 		return g, nil, fmt.Errorf("the record is in an unknown state: %d", r.state)
 	case r.free():
@@ -320,6 +324,13 @@ func (s *Store) Complete(ctx context.Context, key string, owner store.Owner, res
 		return s.change(ctx, "complete", &values{key: storedKey(key), owner: owner[:]}, s.q.forget, s.q.reset)
 	}
 	return s.change(ctx, "complete", completion(key, owner, result, retention), s.q.complete)
+}
+
+// outlive is store.Capabilities.Outlive.
+func (s *Store) outlive(ctx context.Context, key string, owner store.Owner, result []byte, retention, known time.Duration) error {
+	v := completion(key, owner, result, retention)
+	v.known = -1 - micros(known)
+	return s.change(ctx, "complete", v, s.q.outlive)
 }
 
 func completion(key string, owner store.Owner, result []byte, retention time.Duration) *values {

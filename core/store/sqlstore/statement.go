@@ -35,6 +35,7 @@ type statements struct {
 	mark         *statement
 	checkpoint   *statement
 	complete     *statement
+	outlive      *statement
 	remove       *statement
 	undo         *statement
 	abandon      *statement
@@ -42,6 +43,7 @@ type statements struct {
 	reset        *statement
 	keep         *statement
 	finish       *statement
+	strip        *statement
 	purge        *statement
 
 	// of the Inspector
@@ -61,7 +63,7 @@ const (
 VALUES ({source}, {key}, 1, {owner}, 1, {fingerprint}, {result},
 	{remark}, {creator}, {now}, {now}, {now} + {lease}, {retention}, {now} + {lease} + {retention}, 1, {id}, {now}, {secret}, {policy})`
 
-	lookSQL = `SELECT state, attempt, fingerprint, result, owner, lease_until - {now}, expires_at - {now}, retention, operation_id,
+	lookSQL = `SELECT state, attempt, fingerprint, result, owner, lease_until - {now}, ` + endsSQL + ` - {now}, retention, operation_id,
 	uncertain + CASE WHEN secret <> '' OR LENGTH(steps) > 0 THEN 4 ELSE 0 END AS uncertain, remark
 FROM {table} WHERE source_type = {source} AND serial_number = {key}`
 
@@ -79,7 +81,7 @@ UNION ALL ` + lookSQL + ` AND NOT EXISTS (SELECT 1 FROM ins)`
 	replaceSQL = `UPDATE {table} SET state = 1, owner = {owner}, attempt = 1, fingerprint = {fingerprint}, result = {result},
 	operation_id = {id}, operation_at = {now}, uncertain = 0, secret = {secret}, steps = {nobody}, policy = {policy}, remark = {remark}, creator = {creator}, created_at = {now}, updated_at = {now},
 	lease_until = {now} + {lease}, retention = {retention}, expires_at = {now} + {lease} + {retention}, version = version + 1
-WHERE source_type = {source} AND serial_number = {key} AND expires_at <= {now}`
+WHERE source_type = {source} AND serial_number = {key} AND ` + endsSQL + ` <= {now}`
 
 	// {id} is that of the operation as it goes on, {was} and {steps} are those of the record that was seen: the grant tells of the same
 	// operation as the record, and of all its steps.
@@ -120,6 +122,16 @@ WHERE source_type = {source} AND serial_number = {key} AND state = 1 AND retenti
 	completeSQL = `UPDATE {table} SET state = 2, result = {result}, steps = {nobody}, retention = {retention}, expires_at = {now} + {retention},
 	updated_at = {now}, version = version + 1` + heldSQL
 
+	// A finished record that outlives its result has the retention -1-known. Until the result is removed, its expires_at is when the result
+	// ends, plus far: so Purge finds it by the index, and a process of 0.1.0 does not take it for expired.
+	outliveSQL = `UPDATE {table} SET state = 2, result = {result}, steps = {nobody}, retention = {known}, expires_at = {now} + {retention} + ` + far + `,
+	updated_at = {now}, version = version + 1` + heldSQL
+
+	far = `4611686018427387904` // 1<<62 microseconds
+
+	// endsSQL is when a record stops counting.
+	endsSQL = `CASE WHEN expires_at > ` + far + ` THEN expires_at - ` + far + ` - 1 - retention ELSE expires_at END`
+
 	// Release runs these two. The first removes a first attempt. The second keeps a later one without an owner as what it
 	// was before, free or abandoned, and one that has committed a result as an abandoned one. The operation of a free record
 	// has ended, unless the claim has gone on with one that was kept (uncertain is 1 or 2).
@@ -147,41 +159,53 @@ WHERE source_type = {source} AND serial_number = {key} AND state = 1 AND retenti
 	// retention: MySQL sees what it has assigned already.
 	endSQL = `UPDATE {table} SET expires_at = {now} + ` + span + `, lease_until = 0, updated_at = {now}, version = version + 1, `
 
-	// A record that another statement is replacing is skipped. One that was replaced between the
-	// subquery and the lock is checked again, by the outer WHERE.
-	purgePostgreSQL = `DELETE FROM {table} WHERE expires_at <= {now} AND ctid = ANY (ARRAY(
-	SELECT ctid FROM {table} WHERE expires_at <= {now} ORDER BY expires_at LIMIT {batch} FOR UPDATE SKIP LOCKED))`
-	purgeMySQL  = `DELETE FROM {table} WHERE expires_at <= {now} ORDER BY expires_at LIMIT {batch}`
-	purgeSQLite = `DELETE FROM {table} WHERE rowid IN (
-	SELECT rowid FROM {table} WHERE expires_at <= {now} ORDER BY expires_at LIMIT {batch})`
+	// Purge runs these two, on batches.
+	stripSQL   = `UPDATE {table} SET result = {nobody}, expires_at = ` + endsSQL + `, updated_at = {now}, version = version + 1`
+	outlived   = `expires_at > ` + far + ` AND expires_at <= ` + far + ` + {now}`
+	deleteSQL  = `DELETE FROM {table}`
+	expiredSQL = `expires_at <= {now}`
 )
+
+// inBatches is a statement about a batch of the records of which a condition holds.
+func (d Dialect) inBatches(statement, condition string) string {
+	rest := condition + ` ORDER BY expires_at LIMIT {batch}`
+	switch d {
+	case PostgreSQL:
+		// A record that another statement is replacing is skipped. One that was replaced between the
+		// subquery and the lock is checked again, by the outer WHERE.
+		return statement + ` WHERE ` + condition + ` AND ctid = ANY (ARRAY(
+	SELECT ctid FROM {table} WHERE ` + rest + ` FOR UPDATE SKIP LOCKED))`
+	case SQLite:
+		return statement + ` WHERE rowid IN (
+	SELECT rowid FROM {table} WHERE ` + rest + `)`
+	}
+	return statement + ` WHERE ` + rest
+}
 
 func newStatements(d Dialect, table, now string) statements {
 	c := func(text string) *statement { return compile(d, table, now, text) }
 	s := statements{
 		look: c(lookSQL), left: c(leftSQL), replace: c(replaceSQL), takeOver: c(takeOverSQL), takeFree: c(takeFreeSQL),
-		renew: c(renewSQL), mark: c(markSQL), checkpoint: c(checkpointSQL), complete: c(completeSQL),
+		renew: c(renewSQL), mark: c(markSQL), checkpoint: c(checkpointSQL), complete: c(completeSQL), outlive: c(outliveSQL),
 		remove: c(removeSQL), undo: c(undoSQL), abandon: c(abandonSQL), forget: c(forgetSQL), reset: c(resetSQL), keep: c(keepSQL), finish: c(finishSQL),
 		lookUp: c(lookUpSQL), listed: c(listedSQL), listedRange: c(rangeSQL), byKey: c(byKeySQL), byAge: c(byAgeSQL),
 		free: c(freeSQL), settle: c(settleSQL), drop: c(dropSQL),
+		strip: c(d.inBatches(stripSQL, outlived)), purge: c(d.inBatches(deleteSQL, expiredSQL)),
 	}
 	switch d {
 	case PostgreSQL:
 		s.insertOrLook = c(insertOrLookSQL)
-		s.purge = c(purgePostgreSQL)
 	case MySQL:
 		s.insert = c(insertSQL) // not INSERT IGNORE, which would also cut a value that is too long
-		s.purge = c(purgeMySQL)
 	case SQLite:
 		s.insert = c(insertSQL + ` ON CONFLICT (source_type, serial_number) DO NOTHING`)
-		s.purge = c(purgeSQLite)
 	}
 	return s
 }
 
 func (s *statements) all() []*statement {
-	return []*statement{s.insertOrLook, s.insert, s.look, s.left, s.replace, s.takeOver, s.takeFree, s.renew, s.mark, s.checkpoint, s.complete,
-		s.remove, s.undo, s.abandon, s.forget, s.reset, s.keep, s.finish, s.purge, s.lookUp, s.byKey, s.byAge, s.free, s.settle, s.drop}
+	return []*statement{s.insertOrLook, s.insert, s.look, s.left, s.replace, s.takeOver, s.takeFree, s.renew, s.mark, s.checkpoint, s.complete, s.outlive,
+		s.remove, s.undo, s.abandon, s.forget, s.reset, s.keep, s.finish, s.strip, s.purge, s.lookUp, s.byKey, s.byAge, s.free, s.settle, s.drop}
 }
 
 // statement is one SQL statement in a dialect.
@@ -229,6 +253,7 @@ func compile(d Dialect, table, now, template string) *statement {
 type values struct {
 	key, owner, fingerprint, result []byte
 	lease, retention, attempt       int64
+	known                           int64 // as the column retention has it
 	uncertain                       int64
 	secret, policy, creator, remark string
 	id, was, steps                  []byte // never nil, which would be NULL
@@ -284,6 +309,8 @@ func (s *Store) args(q *statement, v *values) []any {
 			args[i] = v.lease
 		case "retention":
 			args[i] = v.retention
+		case "known":
+			args[i] = v.known
 		case "attempt":
 			args[i] = v.attempt
 		case "batch":
@@ -417,7 +444,7 @@ type row struct {
 	attempt                    int64
 	fingerprint, result, owner []byte
 	lease, left                int64 // remaining time of the lease and of the record, in microseconds
-	retention                  int64 // negative: see takeFreeSQL
+	retention                  int64 // negative: see takeFreeSQL, and of a finished record, outliveSQL
 	id                         []byte
 	uncertain                  int64 // of a free record, and of a run that has claimed one: see uncertain and kept
 	hasLeft                    bool  // there are a secret or steps
@@ -443,6 +470,16 @@ func idColumn(id store.ID) []byte {
 		return []byte{}
 	}
 	return id[:]
+}
+
+// keeps returns how long a finished record keeps its result, or, if it has outlived that, how long it is known without it. left is how
+// long it counts.
+func keeps(left, retention int64) (remains int64, expired bool) {
+	known := -1 - retention
+	if retention >= 0 || left <= known {
+		return left, retention < 0
+	}
+	return left - known, false
 }
 
 // free reports whether any claim gets the record.

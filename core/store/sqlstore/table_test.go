@@ -213,6 +213,57 @@ func TestPurge(t *testing.T) {
 	})
 }
 
+// TestPurgeRemovesResults: those that their records have outlived, and no others. A process of 0.1.0 neither takes the records for
+// expired, nor removes them.
+func TestPurgeRemovesResults(t *testing.T) {
+	each(t, func(t *testing.T, url string) {
+		s, db, name := fresh(t, url, sqlstore.Config{})
+		ctx := t.Context()
+		finish := func(key string, retention, known time.Duration) {
+			t.Helper()
+			c := claim(time.Hour)
+			g, err := s.Acquire(ctx, key, c)
+			require.NoError(t, err)
+			require.Equal(t, store.Acquired, g.State, key)
+			require.NoError(t, s.Capabilities().Outlive(ctx, key, c.Owner, []byte("result"), retention, known))
+		}
+		for i := range 10 {
+			finish(fmt.Sprint("expired", i), time.Microsecond, time.Hour)
+			finish(fmt.Sprint("kept", i), time.Hour, time.Microsecond)
+		}
+		finish("gone", time.Microsecond, time.Microsecond)
+		finish("gone, too", time.Microsecond, time.Microsecond)
+		_, err := db.Exec("UPDATE " + name + " SET creator = 'seen'")
+		require.NoError(t, err)
+		time.Sleep(2 * sqlstore.Tick(dialectOf(url)))
+		count := func(condition string) (n int) {
+			t.Helper()
+			require.NoError(t, db.QueryRow("SELECT COUNT(*) FROM "+name+" WHERE "+condition).Scan(&n))
+			return n
+		}
+		now := time.Now().UnixMicro()
+		require.Equal(t, 22, count(fmt.Sprintf("state = 2 AND LENGTH(result) = 6 AND expires_at > %d", now)))
+		finish("gone", time.Hour, time.Hour) // a record that no purge has seen is made anew
+		n, err := s.Purge(ctx)
+		require.NoError(t, err)
+		require.EqualValues(t, 1, n)
+		require.Equal(t, 10, count(fmt.Sprintf("LENGTH(result) = 0 AND creator = 'seen' AND expires_at BETWEEN %d AND %d", now, now+2*time.Hour.Microseconds())))
+		require.Equal(t, 11, count("LENGTH(result) = 6"))
+		for i := range 10 {
+			g, err := s.Acquire(ctx, fmt.Sprint("expired", i), claim(time.Hour))
+			require.NoError(t, err)
+			require.True(t, g.Expired)
+			require.Greater(t, g.Remaining, 30*time.Minute)
+			g, err = s.Acquire(ctx, fmt.Sprint("kept", i), claim(time.Hour))
+			require.NoError(t, err)
+			require.Equal(t, "result", string(g.Result))
+		}
+		n, err = s.Purge(ctx)
+		require.NoError(t, err)
+		require.Zero(t, n)
+	})
+}
+
 // fill makes so many records whose time has passed long ago.
 func fill(t *testing.T, db *sql.DB, table string, n int) {
 	t.Helper()
