@@ -41,6 +41,17 @@ func (g *Guard) compileHTTP(f *faults) {
 	f.addIf(g.user.fault != "", "User", "%s", g.user.fault)
 	f.addIf(g.user.isZero(), "User",
 		"is not set, nor is Config.User: without it one caller could be given another's response (UserFromCaller if all requests are signed, SharedByAllCallers if that is meant)")
+	switch {
+	case p.RefuseExpired == 0:
+	case p.RefuseExpired < 0:
+		f.add("RefuseExpired", "is negative: %v", p.RefuseExpired)
+	case p.Key.kind != keyHeader && p.Key.kind != keyFunc:
+		f.add("RefuseExpired", "is for keys that somebody has chosen (Header, Func, BodyKey, CallerEvent): a token has an expiry of its own, and equal parameters may be meant again")
+	case p.keepsNothing():
+		f.add("RefuseExpired", "has no effect: OnSuccess and OnFailure keep nothing that could expire; leave it out, or keep successes")
+	case g.engine.can.Outlive == nil:
+		f.add("RefuseExpired", "needs a store whose records can outlive their results (store.Capabilities.Outlive)")
+	}
 	f.addIf(p.BodyLimit < 0, "BodyLimit", "is negative: %d", p.BodyLimit)
 	f.addIf(p.ResponseLimit < 0, "ResponseLimit", "is negative: %d", p.ResponseLimit)
 	f.addIf(p.Digest > SHA256, "Digest", "is unknown: %d", p.Digest)

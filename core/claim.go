@@ -214,10 +214,10 @@ func (c *claimant) complete(ctx context.Context, attempt uint64, verdict Verdict
 		return nil, err
 	}
 	if c.id.forgets {
-		_, err = e.complete(ctx, c.id.key, claim.Owner, nil, 0)
+		_, err = e.complete(ctx, c.id.key, claim.Owner, nil, 0, 0)
 		return &store.Grant{State: store.Done, Result: result}, err
 	}
-	_, err = e.complete(ctx, c.id.key, claim.Owner, result, c.guard.policy.Retention)
+	_, err = e.complete(ctx, c.id.key, claim.Owner, result, c.guard.policy.Retention, c.guard.policy.RefuseExpired)
 	return nil, err
 }
 

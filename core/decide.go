@@ -70,6 +70,8 @@ func (g *Guard) decide(ctx context.Context, id *identity) (d decision) {
 				return decision{action: toRun, run: run}
 			}
 			return decision{action: toRefuse, refusal: refusalShuttingDown, cause: c.giveBack(ctx, grant)}
+		case grant.Expired: // before its parameters are looked at
+			return g.duplicate(grant)
 		case c.keyReused(grant):
 			return decision{action: toRefuse, refusal: refusalKeyReused, grant: grant}
 		case grant.State == store.Running:
@@ -95,6 +97,8 @@ var errBadGrant = errors.New("idem: the store reported an unknown state")
 // duplicate decides about a duplicate of a finished operation.
 func (g *Guard) duplicate(grant store.Grant) decision {
 	switch {
+	case grant.Expired && !g.policy.Key.event:
+		return decision{action: toRefuse, refusal: refusalKeyExpired, grant: grant}
 	case g.policy.Duplicate.kind != rejects, g.policy.Key.event:
 		return decision{action: toReplay, grant: grant}
 	case unopened(grant.Result) != nil:

@@ -37,6 +37,13 @@ type Policy struct {
 	// the Policy: policy.Lease.
 	Record
 
+	// RefuseExpired is for how much longer a key is known than its result is kept. From the end of Retention on its record has no
+	// result, and requests with the key are refused with 410 key_expired, whatever their parameters; without RefuseExpired the first
+	// of them would run. The same holds for a failure that is kept, but not for what an operator settles, who says how long that is
+	// kept. It is for keys that somebody has chosen: [Header], [Func], [BodyKey], [CallerEvent]. The store must declare
+	// Outlive (see store.Capabilities). Zero: a key is forgotten with its result.
+	RefuseExpired time.Duration
+
 	// Failed decides whether a response is a failure. Nil: [FailedByAnyError] if the key is made of
 	// parameters or is a token, because the caller can't choose another key, and the form that got
 	// 402 must run after a top-up; each status but 2xx for a [SignedEvent]; else [FailedByStatus]. The response is valid only during the
@@ -132,7 +139,7 @@ type Record struct {
 	Retention time.Duration
 
 	// RetainFromStart counts Retention from the start of the run. A run that takes longer than that
-	// leaves nothing behind. False: from the end of the run.
+	// leaves nothing behind (but see [Policy].RefuseExpired). False: from the end of the run.
 	RetainFromStart bool
 
 	// OnSuccess and OnFailure say what becomes of the record of a run that has ended. Zero: a

@@ -71,6 +71,7 @@ var (
 	refusalBodyUnreadable   = refusal(codes.BodyUnreadable)
 	refusalGuardConflict    = refusal(codes.GuardConflict)
 	refusalInProgress       = refusal(codes.InProgress)
+	refusalKeyExpired       = refusal(codes.KeyExpired)
 	refusalKeyInvalid       = refusal(codes.KeyInvalid)
 	refusalKeyMissing       = refusal(codes.KeyMissing)
 	refusalKeyReused        = refusal(codes.KeyReused)

@@ -62,7 +62,7 @@ func TestExportedVariablesAreErrors(t *testing.T) {
 // Every code is told apart from every other one, by itself, by a refusal, and through what wraps one.
 func TestCodesAreErrors(t *testing.T) {
 	codes := []codes.Code{codes.InProgress, codes.Duplicate, codes.ResultUnavailable, codes.Uncertain,
-		codes.KeyReused, codes.KeyMissing, codes.KeyInvalid, codes.TokenMissing, codes.TokenInvalid,
+		codes.KeyReused, codes.KeyExpired, codes.KeyMissing, codes.KeyInvalid, codes.TokenMissing, codes.TokenInvalid,
 		codes.TokenExpired, codes.UserMissing, codes.BodyUnreadable,
 		codes.BodyTooLarge, codes.BodyConsumed, codes.NotAuthorized, codes.RateLimited, codes.StoreUnavailable,
 		codes.ShuttingDown, codes.Unfinished, codes.StoreNotShared, codes.GuardConflict, codes.NoRun}

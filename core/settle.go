@@ -82,12 +82,14 @@ func (c *runContext) settle(o outcome) (instead *Refusal) {
 		o.status = s.instead.Status
 	}
 	elapsed := time.Since(c.started)
-	retention := g.policy.Retention
+	retention, known := g.policy.Retention, g.policy.RefuseExpired
 	if g.policy.RetainFromStart {
 		retention -= elapsed
 	}
-	if s.record == Keep && retention <= 0 { // it would be kept for no time
-		s.record = Release
+	if s.record == Keep && retention <= 0 { // the result would be kept for no time
+		if known += retention; known <= 0 {
+			s.record = Release
+		}
 	}
 	if s.failed && g.policy.Duplicate.kind == rejects {
 		o.result = failed
@@ -112,7 +114,7 @@ func (c *runContext) settle(o outcome) (instead *Refusal) {
 			}
 			err = c.fail(again || g.policy.Key.event, decided) // a sender tries again whatever the answer
 		} else { // nothing of it is to be remembered, not even that it has been committed
-			_, err = e.complete(c.values, c.key, c.owner, nil, 0)
+			_, err = e.complete(c.values, c.key, c.owner, nil, 0, 0)
 		}
 	case Abandon:
 		ev.Kind = RunAbandoned
@@ -120,7 +122,7 @@ func (c *runContext) settle(o outcome) (instead *Refusal) {
 	case Keep:
 		ev.Kind = Completed
 		var full bool
-		if full, err = e.complete(c.values, c.key, c.owner, o.result, retention); full {
+		if full, err = e.complete(c.values, c.key, c.owner, o.result, max(retention, 1), known); full {
 			ev.Err = store.ErrFull
 		}
 	default:

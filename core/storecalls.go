@@ -31,13 +31,18 @@ func (e *Engine) call(ctx context.Context, name string, call func() error) error
 
 // complete completes a record. If the store has no room for the result, the record is completed
 // without it, and full is true: that the operation has been done must be remembered, and takes no
-// more room than the record already has.
-func (e *Engine) complete(ctx context.Context, key Key, owner store.Owner, result []byte, retention time.Duration) (full bool, err error) {
+// more room than the record already has. known is how much longer the key is known than the result is kept; zero: no longer.
+func (e *Engine) complete(ctx context.Context, key Key, owner store.Owner, result []byte, retention, known time.Duration) (full bool, err error) {
 	calling, cancel := e.storeContext(ctx)
 	defer cancel()
 	complete := func(result []byte) error {
 		return retry(calling, func() error {
-			return e.call(ctx, "complete", func() error { return e.store.Complete(calling, key.raw, owner, result, retention) })
+			return e.call(ctx, "complete", func() error {
+				if known > 0 {
+					return e.can.Outlive(calling, key.raw, owner, result, retention, known)
+				}
+				return e.store.Complete(calling, key.raw, owner, result, retention)
+			})
 		})
 	}
 	if err = complete(result); errors.Is(err, store.ErrFull) && len(result) > 0 {

@@ -39,7 +39,7 @@ func TestCode(t *testing.T) {
 		sources += unindented(page(t, name)) + "\n"
 	}
 	for name, count := range map[string]int{
-		"clients.md": 3, "duplicates.md": 1, "limits.md": 4, "messages.md": 3, "migrating.md": 4, "mounting.md": 6, "operating.md": 1, "policies.md": 4, "problems.md": 4, "production.md": 1, "profiles.md": 1, "rpc.md": 3, "scheduled.md": 2, "sealing.md": 1, "signing.md": 3, "steps.md": 3, "stores.md": 7, "testing.md": 3, "tokens.md": 5, "watermill.md": 1, "webhooks.md": 2,
+		"clients.md": 3, "duplicates.md": 1, "limits.md": 4, "messages.md": 3, "migrating.md": 4, "mounting.md": 6, "operating.md": 1, "policies.md": 5, "problems.md": 4, "production.md": 1, "profiles.md": 1, "rpc.md": 3, "scheduled.md": 2, "sealing.md": 1, "signing.md": 3, "steps.md": 3, "stores.md": 7, "testing.md": 3, "tokens.md": 5, "watermill.md": 1, "webhooks.md": 2,
 	} {
 		blocks := strings.Split(page(t, name), "```go\n")[1:]
 		require.Len(t, blocks, count, name)
@@ -152,6 +152,12 @@ func _(engine *core.Engine) (*core.Guard, error) {
 
 func _() core.Policy {
 	policy := core.Policy{Key: core.Header(core.Required), Record: core.Record{Lease: 10 * time.Second, Retention: 48 * time.Hour}}
+	return policy
+}
+
+func _() core.Policy {
+	policy := core.ClientKey()                 // a Retention of 24 hours
+	policy.RefuseExpired = 30 * 24 * time.Hour // and 30 days after it
 	return policy
 }
 

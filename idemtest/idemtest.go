@@ -196,6 +196,13 @@ type earlier struct {
 func (s *testStore) Capabilities() store.Capabilities {
 	can := s.Store.Capabilities()
 	can.Local = false
+	outlive := can.Outlive
+	can.Outlive = func(ctx context.Context, key string, owner store.Owner, result []byte, retention, known time.Duration) error {
+		if err := s.fails(Complete); err != nil {
+			return err
+		}
+		return outlive(ctx, key, owner, result, retention, known)
+	}
 	return can
 }
 

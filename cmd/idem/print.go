@@ -42,6 +42,7 @@ type object struct {
 	Digest    string  `json:"digest"`
 	ID        string  `json:"id"`
 	State     string  `json:"state"`
+	Expired   bool    `json:"expired,omitempty"` // done, and its result is no longer kept
 	Attempt   uint64  `json:"attempt"`
 	Policy    string  `json:"policy"`
 	Route     string  `json:"route"`
@@ -58,7 +59,7 @@ type object struct {
 }
 
 func (p *printer) object(op operations.Operation) object {
-	o := object{Digest: op.Digest, ID: op.ID.String(), State: op.State.String(), Attempt: op.Attempt, Policy: op.Policy, Route: op.Route,
+	o := object{Digest: op.Digest, ID: op.ID.String(), State: op.State.String(), Expired: op.Expired, Attempt: op.Attempt, Policy: op.Policy, Route: op.Route,
 		User: p.user(op.User), Remaining: op.Remaining.Seconds(), Bytes: op.Size, Creator: op.Creator, Remark: op.Remark}
 	if !op.Begun.IsZero() {
 		o.Age = time.Since(op.Begun).Seconds()

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/idem-go/idem/core"
 	"github.com/idem-go/idem/core/adapter"
@@ -143,4 +144,24 @@ var clientKeyCases = []testCase{
 			ask{keyed(`K-1`), created, ""},
 		},
 	},
+	{
+		name:   "a key whose result has expired",
+		why:    "Policy.RefuseExpired: after the retention a key is 410 key_expired, whatever the parameters, and then it is forgotten",
+		policy: core.Policy{Key: core.Header(core.Required), RefuseExpired: time.Hour},
+		steps: []step{
+			ask{keyed("k-1"), created, ""},
+			ask{keyed("k-1"), replayed, ""},
+			passes(24 * time.Hour),
+			ask{keyed("k-1"), refused(codes.KeyExpired), ""},
+			ask{request{keys: []string{"k-1"}, body: `{"sku":"B-2"}`}, refused(codes.KeyExpired), ""},
+			executions(1),
+			passes(time.Hour),
+			ask{keyed("k-1"), created, ""},
+		},
+	},
 }
+
+// passes moves the store's clock.
+type passes time.Duration
+
+func (d passes) do(s *env) { s.store.ahead.Add(int64(d)) }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/idem-go/idem/core/store"
@@ -15,6 +16,7 @@ import (
 // and all.
 type recorder struct {
 	inner *memstore.Store
+	ahead atomic.Int64 // how far its clock has been moved
 
 	order sync.Mutex // so that entries stand in the order in which calls took effect
 
@@ -36,14 +38,14 @@ func newRecorder() (*recorder, error) {
 	l.changed = sync.NewCond(&l.mu)
 	now := time.Date(2020, 2, 29, 23, 59, 59, 0, time.UTC)
 	var err error
-	l.inner, err = memstore.New(memstore.Config{Now: func() time.Time { return now }})
+	l.inner, err = memstore.New(memstore.Config{Now: func() time.Time { return now.Add(time.Duration(l.ahead.Load())) }})
 	return l, err
 }
 
 // Capabilities implements store.Store. The suite meets with the same answers as an engine that recalls does.
 func (l *recorder) Capabilities() store.Capabilities {
 	can := l.inner.Capabilities()
-	return store.Capabilities{Watch: can.Watch, Recall: l.recall, RecallFor: l, Checkpoint: can.Checkpoint, Fail: l.fail, InProcess: true}
+	return store.Capabilities{Watch: can.Watch, Recall: l.recall, RecallFor: l, Checkpoint: can.Checkpoint, Fail: l.fail, Outlive: l.outlive, InProcess: true}
 }
 
 func (l *recorder) enter(owner store.Owner, open bool, format string, args ...any) {
@@ -117,6 +119,12 @@ func (l *recorder) Complete(ctx context.Context, key string, owner store.Owner, 
 		operation = "reduced"
 	}
 	return l.finish(operation, key, owner, func() error { return l.inner.Complete(ctx, key, owner, result, retention) })
+}
+
+func (l *recorder) outlive(ctx context.Context, key string, owner store.Owner, result []byte, retention, known time.Duration) error {
+	return l.finish("outlive", key, owner, func() error {
+		return l.inner.Capabilities().Outlive(ctx, key, owner, result, retention, known)
+	})
 }
 
 func (l *recorder) Release(ctx context.Context, key string, owner store.Owner) error {

@@ -39,6 +39,7 @@ const (
 	ResultUnavailable Code = "result_unavailable" // 409: done, but its response was not stored
 	Uncertain         Code = "uncertain"          // 409: begun, and it is not known whether it was done
 	KeyReused         Code = "key_reused"         // 422: the key belongs to other parameters
+	KeyExpired        Code = "key_expired"        // 410: the result of the operation under the key is no longer kept
 	KeyMissing        Code = "key_missing"        // 400: the request has no key
 	KeyInvalid        Code = "key_invalid"        // 400: the key is malformed, sent twice or too long
 	TokenMissing      Code = "token_missing"      // 400: the request has no one-shot token
@@ -67,6 +68,7 @@ var particulars = map[Code]struct {
 	ResultUnavailable: {http.StatusConflict, "Result unavailable", "This operation has already been run; its response was not stored."},
 	Uncertain:         {http.StatusConflict, "Outcome uncertain", "An earlier attempt at this operation did not finish, and it is not known whether it took effect."},
 	KeyReused:         {http.StatusUnprocessableEntity, "Idempotency key reused", "This idempotency key was used with other parameters."},
+	KeyExpired:        {http.StatusGone, "Idempotency key expired", "This idempotency key was used for an operation whose result is no longer kept. A new operation needs a new key."},
 	KeyMissing:        {http.StatusBadRequest, "Idempotency key missing", "This operation needs an idempotency key."},
 	KeyInvalid:        {http.StatusBadRequest, "Idempotency key invalid", "The idempotency key must be sent once, as one string or token of 1 to 255 bytes."},
 	TokenMissing:      {http.StatusBadRequest, "Token missing", "This operation needs a one-shot token."},

@@ -93,6 +93,38 @@ func (s *service) stuck(key string) operations.Operation {
 	return op
 }
 
+// Who looks for an operation whose key is refused with key_expired finds why, and can let the key run again.
+func TestExpired(t *testing.T) {
+	now := time.Now()
+	records, err := memstore.New(memstore.Config{Now: func() time.Time { return now }})
+	require.NoError(t, err)
+	s := newService(t, core.Config{Store: records})
+	s.fails = false
+	s.guard = s.engine.MustGuard(core.Policy{Key: core.Header(core.Required), RefuseExpired: 24 * time.Hour, Record: core.Record{Retention: time.Hour}})
+	s.charge("alice", "k")
+	look := func() operations.Operation {
+		op, err := s.ops.LookupKey(t.Context(), "alice", "", "k")
+		require.NoError(t, err)
+		return op
+	}
+	op := look()
+	assert.False(t, op.Expired)
+	assert.Equal(t, "Done: duplicates get its result for 1 h.", op.Explain())
+	now = now.Add(2 * time.Hour)
+	status, _ := s.charge("alice", "k")
+	assert.Equal(t, http.StatusGone, status)
+	op = look()
+	assert.True(t, op.Expired)
+	assert.Equal(t, "Done, and its result is no longer kept: requests with its key are refused for 23 h, whatever their parameters.", op.Explain())
+	_, answered := s.ops.Answer(op)
+	assert.False(t, answered)
+	assert.Error(t, s.ops.Release(t.Context(), op, by))
+	require.NoError(t, s.ops.Forget(t.Context(), op, false, by))
+	status, _ = s.charge("alice", "k")
+	assert.Equal(t, http.StatusCreated, status)
+	assert.EqualValues(t, 2, s.runs.Load())
+}
+
 func TestRelease(t *testing.T) {
 	s := newService(t, core.Config{})
 	op := s.stuck("k")

@@ -18,6 +18,9 @@ func (op *Operation) Explain() string {
 	case store.Free:
 		return "Free: the next request runs. It is remembered for " + left + "."
 	}
+	if op.Expired {
+		return "Done, and its result is no longer kept: requests with its key are refused for " + left + ", whatever their parameters."
+	}
 	return "Done: duplicates get its result for " + left + "."
 }
 

@@ -93,6 +93,7 @@ var ErrOutcomeUnknown = errors.New("sqlstore: the commit was not answered: the t
 //
 //   - codes.KeyMissing: key is empty.
 //   - codes.KeyReused: the record of key has another fingerprint.
+//   - codes.KeyExpired: a guard with RefuseExpired has finished the operation, and its result is no longer kept.
 //   - codes.InProgress: key is claimed by [Store.Acquire], and the lease has not passed. (A record
 //     whose lease has passed is taken over; Result.Attempt is then higher than 1.)
 //   - codes.StoreUnavailable: the database failed, and nothing was committed. That includes
@@ -287,6 +288,8 @@ func (t *txRun) try(ctx context.Context) (core.Result[[]byte], error) {
 	t.lost = time.Time{} // the outcome is known now
 	switch {
 	case grant.State == store.Acquired:
+	case grant.Expired:
+		return core.Result[[]byte]{}, core.NewRefusal(codes.KeyExpired, nil)
 	case grant.Fingerprint != t.claim.Fingerprint:
 		return core.Result[[]byte]{}, core.NewRefusal(codes.KeyReused, nil)
 	case grant.State == store.Running:

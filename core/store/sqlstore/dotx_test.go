@@ -167,6 +167,15 @@ func TestDoTxMeetsWithWhatStands(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, core.Result[[]byte]{Value: []byte("elsewhere"), Replayed: true}, r)
 
+		// A guard's record that has outlived its result.
+		expired := claim(time.Hour)
+		_, err = b.store.Acquire(ctx, "expired", expired)
+		require.NoError(t, err)
+		require.NoError(t, b.store.Capabilities().Outlive(ctx, "expired", expired.Owner, []byte("elsewhere"), time.Microsecond, time.Hour))
+		time.Sleep(5 * time.Millisecond)
+		_, err = b.do("expired", never, sqlstore.Fingerprint("g"))
+		require.ErrorIs(t, err, codes.KeyExpired)
+
 		// An abandoned run is taken over in the transaction, and is abandoned again if that
 		// fails.
 		abandoned := claim(1)
