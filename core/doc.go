@@ -35,7 +35,8 @@
 //     one they have seen.
 //   - takeover: a claim of an abandoned record.
 //   - lease: how long a claim is valid without renewal (seconds).
-//   - retention: how long a finished result is kept (minutes, hours).
+//   - retention: how long a finished result is kept (minutes, hours). A done record that outlives its result
+//     ([Policy].RefuseExpired) has expired.
 //   - run ([Run]): one execution of the handler, under one claim. When the handler has returned, the run
 //     is settled: its record is completed, released or abandoned.
 //   - duplicate: a request for an operation that has a record.

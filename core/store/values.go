@@ -79,6 +79,8 @@ type Grant struct {
 	// Free says that the record was free, and not uncertain, so that the claim is no takeover. Only if State
 	// is Acquired.
 	Free bool
+	// Expired says that the record has outlived its result (see [Capabilities].Outlive): State is Done, and Result is empty.
+	Expired bool
 	// ID is the operation's: the record's, and after a claim that has begun one, the claim's.
 	ID ID
 	// Secret and Steps are what earlier runs of the operation have left: see [Claim].Secret and [Capabilities].Checkpoint. Only if
@@ -95,8 +97,6 @@ type Grant struct {
 	// Remaining is how long the lease (State Running) or the retention (State Done
 	// and Abandoned) is still valid, by the store's clock. If Expired is set, it is how long the key is still known.
 	Remaining time.Duration
-	// Expired says that the record has outlived its result (see [Capabilities].Outlive): State is Done, and Result is empty.
-	Expired bool
 }
 
 // State is what [Store.Acquire] found. The zero State is invalid.

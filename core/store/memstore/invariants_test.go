@@ -60,7 +60,8 @@ func TestInvariants(t *testing.T) {
 			},
 			"complete": func(t *rapid.T) {
 				size := rapid.OneOf(rapid.IntRange(0, 100), rapid.IntRange(0, room*overhead)).Draw(t, "size")
-				err := s.Complete(ctx, key.Draw(t, "key"), owner.Draw(t, "owner"), make([]byte, size), span.Draw(t, "retention"))
+				known := rapid.OneOf(rapid.Just(time.Duration(0)), span).Draw(t, "known") // as Complete, or as Outlive
+				err := s.outlive(ctx, key.Draw(t, "key"), owner.Draw(t, "owner"), make([]byte, size), span.Draw(t, "retention"), known)
 				checkFull(t, s, err, 0, int64(size))
 			},
 			"release": func(t *rapid.T) {
