@@ -108,6 +108,24 @@ func TestRefuseExpiredOfARunThatOutlastsItsRetention(t *testing.T) {
 	})
 }
 
+// An event has been received, whether its result is still kept or not.
+func TestRefuseExpiredOfASignedEvent(t *testing.T) {
+	for _, d := range []core.Duplicate{core.Replay(), core.Reject("")} {
+		synctest.Test(t, func(t *testing.T) {
+			p := core.SignedEvent(core.CompareContent())
+			p.Name, p.Duplicate, p.RefuseExpired = "hooks", d, time.Hour
+			g := core.MustNew(core.Config{}).MustGuard(p)
+			ctx := core.WithCallerEvent(t.Context(), "sender", "e")
+			serveFor(t, ctx, g, post(`{"n":1}`, nil).doing(handlerOf(201)))
+			time.Sleep(97*time.Hour - time.Second)
+			late := serveFor(t, ctx, g, post(`{"n":2}`, nil))
+			require.Equal(t, []any{0, true, 200, ""}, []any{late.ran, late.replayed(), late.response.Status, string(late.response.Body)})
+			time.Sleep(time.Second)
+			require.Equal(t, 1, serveFor(t, ctx, g, post(`{"n":2}`, nil)).ran)
+		})
+	}
+}
+
 // The record knows whether it outlives its result, and not the policy: processes with the old and the new one work side by side.
 func TestRefuseExpiredDuringARollout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

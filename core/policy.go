@@ -40,8 +40,8 @@ type Policy struct {
 	// RefuseExpired is for how much longer a key is known than its result is kept. From the end of Retention on its record has no
 	// result, and requests with the key are refused with 410 key_expired, whatever their parameters; without RefuseExpired the first
 	// of them would run. The same holds for a failure that is kept, but not for what an operator settles, who says how long that is
-	// kept. It is for keys that somebody has chosen: [Header], [Func], [BodyKey], [CallerEvent]. The store must declare
-	// Outlive (see store.Capabilities). Zero: a key is forgotten with its result.
+	// kept. It is for keys that somebody has chosen: [Header], [Func], [BodyKey], [CallerEvent]; a [SignedEvent] is not refused, its
+	// sender gets 200 without a body. The store must declare Outlive (see store.Capabilities). Zero: a key is forgotten with its result.
 	RefuseExpired time.Duration
 
 	// Failed decides whether a response is a failure. Nil: [FailedByAnyError] if the key is made of

@@ -291,6 +291,11 @@ func (s *sealer) sealed(inner store.Store, can store.Capabilities) *sealedStore 
 			return checkpoint(ctx, key, owner, s.seal(sealsSteps, key, steps))
 		}
 	}
+	if outlive := can.Outlive; outlive != nil {
+		can.Outlive = func(ctx context.Context, key string, owner store.Owner, result []byte, retention, known time.Duration) error {
+			return outlive(ctx, key, owner, s.seal(sealsResult, key, result), retention, known)
+		}
+	}
 	if recall := can.Recall; recall != nil {
 		can.Recall = func(key []byte) (store.Grant, uint64, bool) {
 			grant, raw, ok := recall(key)

@@ -89,6 +89,9 @@ var duplicates = map[string]func(t *testing.T, e *core.Engine) string{
 	"client key": func(t *testing.T, e *core.Engine) string {
 		return outcome(t, e.MustGuard(core.Policy{Key: core.Header(core.Required)}), post(`{"n":1}`, nil).withKey("k"))
 	},
+	"record that outlives it": func(t *testing.T, e *core.Engine) string {
+		return outcome(t, e.MustGuard(core.Policy{Key: core.Header(core.Required), RefuseExpired: time.Hour}), post(`{"n":1}`, nil).withKey("k"))
+	},
 	"waiter": func(t *testing.T, e *core.Engine) string {
 		return outcome(t, e.MustGuard(core.Policy{Key: core.Header(core.Required), Duplicate: core.Wait(time.Second)}), post(`{"n":1}`, nil).withKey("k"))
 	},

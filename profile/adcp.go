@@ -15,7 +15,7 @@ import (
 // AdCP is the policy for state-mutating tasks of a seller in the Ad Context Protocol (Security, Idempotency) over plain HTTP. The key is the
 // member idempotency_key of the body. It means something to one user (the authenticated agent) within the account that the body names, and
 // for si_send_message within the session. A duplicate gets the first response with replayed: true, and with the context that it has itself
-// sent, for 24 hours: set Retention to what replay_ttl_seconds declares, 1 hour to 7 days. While the first runs it gets
+// sent, for 24 hours: set Retention to what replay_ttl_seconds declares, 1 hour to 7 days. For 7 more days it gets IDEMPOTENCY_EXPIRED. While the first runs it gets
 // IDEMPOTENCY_IN_FLIGHT; set Duplicate to [core.Wait] to have it wait. Another payload under a known key is refused with
 // IDEMPOTENCY_CONFLICT.
 //
@@ -31,11 +31,12 @@ func adcp(p core.Presence) core.Policy {
 	return core.Policy{
 		Key: core.BodyKey("idempotency_key", p, core.CheckKey(adcpKey.MatchString), core.ScopeKey(adcpScope),
 			core.Exclude("context", "governance_context", "push_notification_config.authentication.credentials")),
-		Digest:   core.SHA256,
-		Failed:   core.FailedByCode("status", "completed", "submitted"),
-		Refuse:   refuseAdCP,
-		Replayed: replayAdCP,
-		Record:   core.Record{Retention: 24 * time.Hour},
+		Digest:        core.SHA256,
+		Failed:        core.FailedByCode("status", "completed", "submitted"),
+		Refuse:        refuseAdCP,
+		Replayed:      replayAdCP,
+		Record:        core.Record{Retention: 24 * time.Hour},
+		RefuseExpired: 7 * 24 * time.Hour,
 	}
 }
 
@@ -95,7 +96,7 @@ func refuseAdCP(_ context.Context, r *core.Refusal) *core.Response {
 			"(to return the cached response) or generate a fresh UUID v4 to submit this new payload."
 	case codes.InProgress:
 		e.Code, e.Message, e.Recovery = "IDEMPOTENCY_IN_FLIGHT", "A request with this idempotency_key is being processed. Retry with the same key.", "transient"
-	case codes.ResultUnavailable: // the key was seen, and its response is not there
+	case codes.KeyExpired, codes.ResultUnavailable: // the key was seen, and its response is not there
 		e.Code, e.Message = "IDEMPOTENCY_EXPIRED", "The request with this idempotency_key was processed, and its response is not available."
 	case codes.UserMissing:
 		e.Code = "AUTH_MISSING"

@@ -27,6 +27,7 @@ func TestRefusals(t *testing.T) {
 		codes.NotAuthorized:     {"invalid_request", "PERMISSION_DENIED", "correctable"},
 		codes.RateLimited:       {"invalid_request", "RATE_LIMITED", "transient"},
 		codes.ResultUnavailable: {"processing_error", "IDEMPOTENCY_EXPIRED", "correctable"},
+		codes.KeyExpired:        {"invalid_request", "IDEMPOTENCY_EXPIRED", "correctable"},
 		codes.Uncertain:         {"processing_error", "SERVICE_UNAVAILABLE", "transient"},
 		codes.BodyConsumed:      {"processing_error", "CONFIGURATION_ERROR", "terminal"},
 		codes.GuardConflict:     {"processing_error", "CONFIGURATION_ERROR", "terminal"},

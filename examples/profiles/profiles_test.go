@@ -188,9 +188,15 @@ var rows = []struct {
 	},
 	{
 		name: "kept",
-		acp:  func(c *client) { c.kept(24*time.Hour, "k", `{}`) },
-		ucp:  func(c *client) { c.kept(48*time.Hour, uuid, `{}`) },
-		adcp: func(c *client) { c.kept(24*time.Hour, "", `{"idempotency_key":"`+uuid+`"}`) },
+		acp:  func(c *client) { c.kept(24*time.Hour, "k", `{}`).ran(2) },
+		ucp:  func(c *client) { c.kept(48*time.Hour, uuid, `{}`).ran(2) },
+		adcp: func(c *client) {
+			const e = `{"code":"IDEMPOTENCY_EXPIRED","message":"The request with this idempotency_key was processed, and its response is not available.","recovery":"correctable"}`
+			const body = `{"idempotency_key":"` + uuid + `"}`
+			c.kept(24*time.Hour, "", body).refuses(410, `{"status":"failed","errors":[`+e+`],"adcp_error":`+e+`}`)
+			c.engine.Advance(7 * 24 * time.Hour)
+			c.post("", body).ran(2)
+		},
 	},
 	{
 		name: "marker",
@@ -219,13 +225,13 @@ var rows = []struct {
 	},
 }
 
-// kept checks that a result is there until it has been kept for so long.
-func (c *client) kept(retention time.Duration, key, body string) {
+// kept checks that a result is kept for retention, and returns what a request gets after that.
+func (c *client) kept(retention time.Duration, key, body string) reply {
 	c.post(key, body).ran(1)
 	c.engine.Advance(retention - time.Second)
 	assert.Equal(c, "true", c.post(key, body).header.Get(core.ReplayedHeader))
 	c.engine.Advance(2 * time.Second)
-	c.post(key, body).ran(2)
+	return c.post(key, body)
 }
 
 func TestRows(t *testing.T) {
