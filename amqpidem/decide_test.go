@@ -220,8 +220,14 @@ func TestDecisions(t *testing.T) {
 // An operation is the app and the message: nobody's id is another one's digest.
 func TestCall(t *testing.T) {
 	const digest = "230d8358dc8e8890b4c58deeb62912ee2f20357ae92a5cc861b98e68fe31acb5" // SHA-256 of "body"
+	task := core.MustNew(core.Config{}).MustTask(core.TaskPolicy{Name: "mail"})
 	for id, key := range map[string]string{"a:b": "a:b", "": "#" + digest, "#" + digest: "##" + digest} {
-		call := must((&Handler{config: Config{WithoutID: Digest}}).call(&amqp.Delivery{AppId: "shop", MessageId: id, Body: []byte("body")}))
+		call := must((&Handler{config: Config{Task: task, WithoutID: Digest}}).call(&amqp.Delivery{AppId: "shop", MessageId: id, Body: []byte("body")}))
 		assert.Equal(t, core.Call{User: "shop", Key: key, Fingerprint: digest}, call)
 	}
+	seal := &core.Seal{DigestKey: []byte(digest), Keys: []core.Secret{{Name: "a", Key: []byte(digest[1:])}}}
+	task = core.MustNew(core.Config{Seal: seal}).MustTask(core.TaskPolicy{Name: "mail"})
+	call := must((&Handler{config: Config{Task: task, WithoutID: Digest}}).call(&amqp.Delivery{Body: []byte("body")}))
+	assert.Equal(t, "#"+task.Digest([]byte("body")), call.Key)
+	assert.NotContains(t, call.Key, digest)
 }

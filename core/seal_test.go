@@ -12,6 +12,7 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -145,6 +146,25 @@ func TestSeal(t *testing.T) {
 			plant(t, records, was, changed)
 			require.Equal(t, string(codes.ResultUnavailable), ask(t, first.Engine))
 			first.refused(t, codes.ResultUnavailable, "changed")
+		})
+	}
+}
+
+// TestSealWaiters: who waits gets the answer, from the store or, if the run leaves no record, from the run.
+func TestSealWaiters(t *testing.T) {
+	for name, first := range map[string]func() *call{
+		"a record":  func() *call { return post(`{"n":1}`, nil) },
+		"no record": func() *call { return put(1, nil) },
+	} {
+		bubble(t, name, func(t *testing.T) {
+			s := sealedBy(newStore(t), sealUnder("a"))
+			g := s.MustGuard(core.Policy{Duplicate: core.Wait(time.Minute)})
+			running, duplicate := first(), first()
+			running.handler = slowly(time.Second, 201, "once")
+			go serve(t, g, running)
+			synctest.Wait()
+			assert.Equal(t, "replay", outcome(t, g, duplicate))
+			assert.Equal(t, "once", string(duplicate.response.Body))
 		})
 	}
 }

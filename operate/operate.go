@@ -247,7 +247,7 @@ func (h *Handler) serveOperation(w http.ResponseWriter, r *http.Request, access 
 	if answer, ok := h.ops.Answer(op); ok {
 		v.Answer, body = &answer, answer.Body
 	}
-	if v.ShowsBody = r.URL.Query().Has("body"); v.ShowsBody {
+	if v.ShowsBody = r.URL.Query().Has("body") && op.Unopened == nil; v.ShowsBody {
 		contentType := ""
 		if v.Answer != nil {
 			contentType = v.Answer.Get("Content-Type")

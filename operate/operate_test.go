@@ -313,5 +313,17 @@ func TestWhatThePageShows(t *testing.T) {
 	assert.Contains(t, get("/x/?find=zzz"), "is neither")
 	assert.Contains(t, get("/x/style.css"), "color-scheme")
 
+	key := []byte(strings.Repeat("0123456789", 4))
+	sealing := core.MustNew(core.Config{Store: records, Seal: &core.Seal{DigestKey: key, Keys: []core.Secret{{Name: "a", Key: key[1:]}}}})
+	var digest string
+	_, err = core.Do(t.Context(), sealing.MustTask(core.TaskPolicy{Name: "n"}), core.Call{Key: "sealed"}, func(ctx context.Context) (string, error) {
+		digest = core.RunFrom(ctx).Key().String()
+		return "", nil
+	})
+	require.NoError(t, err)
+	sealed := get("/x/operation?digest=" + digest + "&body")
+	assert.Contains(t, sealed, "there is no Config.Seal")
+	assert.NotContains(t, sealed, "n: ")
+
 	assert.Equal(t, "9,007,199,254,740,993", operate.Number(1<<53+1))
 }
