@@ -51,8 +51,9 @@ type Config struct {
 	// lost or forgotten, gets other derived keys.
 	Secrets []Secret
 
-	// Seal encrypts what the store keeps of requests, answers and values, and replaces digests of parameters by ones that nobody can guess from. Nil: all of it is
-	// stored as it is. To set it changes the keys of operations: docs/sealing.md says in which order.
+	// Seal encrypts what the store keeps of answers, values, steps and remarks, and keys the digests of parameters, so that nobody can
+	// find parameters by trying. Nil: all of it is stored as it is. To set it changes keys of operations: docs/sealing.md says in
+	// which order.
 	Seal *Seal
 
 	// StoreTimeout is how long one call of the store may take. Zero: 2 s. Calls of a local store
@@ -61,8 +62,8 @@ type Config struct {
 	StoreTimeout time.Duration
 
 	// Remark returns what the record of an operation that begins with ctx tells people who look at it: a trace id, an order
-	// number. It is cut after 255 bytes; with Seal, after 156 less the length of the key's name. Nil: the trace id of the request's traceparent field, if it has one. It is called
-	// concurrently, before the claim.
+	// number. It is cut after 255 bytes; with Seal, after 156 less the length of the key's name. Nil: the trace id of the
+	// request's traceparent field, if it has one. It is called concurrently, before the claim.
 	Remark func(ctx context.Context) string
 
 	// Observe gets the events. It is called synchronously and concurrently, and must return

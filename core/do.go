@@ -41,8 +41,8 @@ func (e *Engine) MustTask(p TaskPolicy) *Task {
 // support some policies only.
 func (t *Task) Record() Record { return t.guard.policy.Record }
 
-// Digest returns a digest of content, of 64 hexadecimal digits, for keys ([Call].Key) that are made of it. It is SHA-256; under [Config].Seal it is an
-// HMAC-SHA-256, bound to the task's name, so that who reads the key can't guess the content.
+// Digest returns a digest of content, of 64 hexadecimal digits, for keys ([Call].Key) that are made of it. It is SHA-256; under
+// [Config].Seal it is HMAC-SHA-256, bound to the task's name, so that who reads the key can't find the content by trying.
 func (t *Task) Digest(content []byte) string {
 	if s := t.guard.engine.seal; s.seals() {
 		return s.digest(t.guard.taskKey(Call{}), content)
@@ -61,7 +61,8 @@ type Call struct {
 	User string
 	// Fingerprint tells a retry from a reuse of the Key: a call with the same Key and another
 	// Fingerprint is refused ([codes.KeyReused]). It may be the message or a digest of it; more
-	// than 64 bytes are stored as a hash, and under [Config].Seal any number as an HMAC. If all calls leave it empty, the Key alone decides.
+	// than 64 bytes are stored as a hash, and under [Config].Seal any number as an HMAC. If all calls leave it empty, the Key
+	// alone decides.
 	Fingerprint string
 }
 

@@ -20,26 +20,26 @@ import (
 // results, steps, remarks and settled answers, and can't guess parameters by their digests. Users, the keys that clients have chosen,
 // routes, names of policies and times stay readable. See docs/sealing.md: what is protected, in which order to switch it on, and the format.
 //
-// Results, steps and remarks are encrypted with AES-256-GCM, each under a key that is made for it of one of Keys (HKDF), of what it is, and of the stored
-// key. So none is good in another place, and no number of records is too many for a key. Digests of parameters
-// are HMAC-SHA-256, in place of [Policy].Digest. All of it works under FIPS 140.
+// Results, steps and remarks are encrypted with AES-256-GCM, each under a key that is made (HKDF) of one of Keys, of what it is, and of
+// the stored key. So none is good in another place, and no number of records is too many for a key. Digests of parameters are
+// HMAC-SHA-256, in place of [Policy].Digest. All of it works under FIPS 140.
 //
-// What can't be opened (it is sealed under a key that Keys does not have, was changed or moved, or is not sealed) is an error
-// by errors.Is [ErrSealed], in an event. A duplicate whose result it is gets 409 result_unavailable. An operation whose steps it is does not begin
-// again: it gets 503 store_unavailable, also under FailOpen, until the key is back. A remark reads "(unreadable)".
+// What can't be opened (it is sealed under a key that Keys does not have, was changed or moved, or is not sealed) is an error by
+// errors.Is [ErrSealed], in an event. A duplicate whose result it is gets 409 result_unavailable. An operation whose steps it is does
+// not begin again: it gets 503 store_unavailable, also under FailOpen, until the key is back. A remark reads "(unreadable)".
 type Seal struct {
-	// Keys are the ring, newest first; the same in all processes. The first seals, and all open. Each has at least 32 random bytes, and a name that is
-	// stored with what it has sealed. To rotate, append the new key; when all processes have it, move it to the front; and remove
-	// the old one when nothing that it has sealed is kept any more: after the longest retention.
+	// Keys are the ring, newest first; the same in all processes. The first seals, and all open. Each has at least 32 random bytes, and a
+	// name that is stored with what it has sealed. To rotate, append the new key; when all processes have it, move it to the front; and
+	// remove the old one when nothing that it has sealed is kept any more: after the longest retention.
 	Keys []Secret
-	// DigestKey is the key of digests, of at least 32 random bytes. It does not rotate: under another one every operation is a new one, and every
-	// key that a client has chosen is refused as reused (422).
+	// DigestKey is the key of digests, of at least 32 random bytes. It does not rotate: under another one every operation whose key is
+	// made of parameters is a new one, and every key that a client has chosen, and used, is refused as reused (422).
 	DigestKey []byte `json:"-"`
-	// AllowUnsealed reads what is not sealed as well: what was stored before there was a Seal, and what somebody else writes into the store. It also knows
-	// again the fingerprints of before. Switch it off when all of that has gone: after the longest retention.
+	// AllowUnsealed reads what is not sealed as well: what was stored before there was a Seal, and what somebody else writes into the
+	// store. It also knows the fingerprints of before. Switch it off when all of that has gone: after the longest retention.
 	AllowUnsealed bool
-	// OpenOnly opens, and seals nothing: for the deployment before the one that seals, so that each reads what the other stores; and for the one before a Seal is taken away. It
-	// needs AllowUnsealed.
+	// OpenOnly opens, and seals nothing: for the deployment before the one that seals, so that each reads what the other stores, and for
+	// the one before a Seal is taken away. It needs AllowUnsealed.
 	OpenOnly bool
 }
 
@@ -50,23 +50,25 @@ func (s Seal) Format(f fmt.State, _ rune) { fmt.Fprintf(f, "{Keys:%v}", s.Keys) 
 // under which it is sealed.
 var ErrSealed = errors.New("idem: what is stored can't be opened")
 
-// ParseSeal reads a Seal from text, as the command idem does from IDEM_SEAL: entries, separated by commas, each a name, '=' and 32 or more bytes in base64. That
-// called digest is the DigestKey; the others are the Keys, newest first. The entries allow-unsealed and open-only, alone, mean AllowUnsealed and OpenOnly.
+// ParseSeal reads a Seal from text, as the command idem does from IDEM_SEAL: entries, separated by commas, each a name, '=' and 32 or more
+// bytes in base64. That called digest is the DigestKey; the others are the Keys, newest first. The entries allow-unsealed and open-only,
+// without a value, mean AllowUnsealed and OpenOnly.
 //
 //	digest=<base64>,2027-01=<base64>,2026-07=<base64>
 //
-// An error names an entry by its number, and holds nothing of it. Empty text is an error, too.
+// An error names an entry by its number, or a key by its name, and holds nothing else of them. Empty text is an error, too.
 func ParseSeal(text string) (*Seal, error) {
 	var s Seal
 	for i, entry := range strings.Split(text, ",") {
 		name, value, isKey := strings.Cut(strings.TrimSpace(entry), "=")
 		key, err := base64.StdEncoding.DecodeString(value)
+		_, named := canon.ServicePrefix(name)
 		switch {
 		case !isKey && name == "allow-unsealed":
 			s.AllowUnsealed = true
 		case !isKey && name == "open-only":
 			s.OpenOnly = true
-		case !isKey || err != nil:
+		case err != nil || len(key) == 0 || !named: // what is taken for a name may be a key: "<base64>="
 			return nil, fmt.Errorf("idem: entry %d of the text of a Seal is neither a name, '=' and base64 (openssl rand -base64 32), nor allow-unsealed or open-only", i+1)
 		case name != "digest":
 			s.Keys = append(s.Keys, Secret{Name: name, Key: key})
@@ -76,14 +78,12 @@ func ParseSeal(text string) (*Seal, error) {
 			s.DigestKey = key
 		}
 	}
-	return &s, (&Config{Seal: &s}).sealFault()
-}
-
-// sealFault returns the faults of c.Seal.
-func (c *Config) sealFault() error {
 	f := faults{of: "Config"}
-	c.sealer(&f)
-	return f.err()
+	(&Config{Seal: &s}).sealer(&f)
+	if err := f.err(); err != nil {
+		return nil, err
+	}
+	return &s, nil
 }
 
 // sealer checks c.Seal, and returns what it does; nil if there is none.
@@ -120,8 +120,8 @@ type sealingKey struct {
 	mac  *canon.MAC
 }
 
-// What is sealed is the byte resultSealed, the name of the key after its length in a byte, a nonce of 12 bytes, and the ciphertext with its tag. All before the
-// nonce is the additional data. A kind is a part of the key's derivation.
+// What is sealed is the byte resultSealed, the name of the key after its length in a byte, a nonce of 12 bytes, and the ciphertext with
+// its tag. All before the nonce is the additional data. A kind is a part of the key's derivation. docs/sealing.md promises this format.
 const (
 	sealsResult = "result"
 	sealsSteps  = "steps"
@@ -259,8 +259,9 @@ func (s *sealer) openRemark(key, stored string) string {
 	return string(plain)
 }
 
-// Seal returns what a store keeps of value, which it commits for r in a transaction of its own: value sealed under [Config].Seal, and bound to r's key, or value itself if there is none. It is
-// for stores, as is [Run.Open]. value must not begin with the byte 6, which tells what is sealed. r may be nil.
+// Seal returns what a store keeps of value, which it commits for r in a transaction of its own: value sealed under [Config].Seal and
+// bound to r's key, or value itself if nothing is sealed. It is for stores, as is [Run.Open]. value must not begin with the byte 6, which
+// tells what is sealed. r may be nil.
 func (r *Run) Seal(value []byte) []byte {
 	if r == nil {
 		return value

@@ -416,7 +416,7 @@ func TestSealFaults(t *testing.T) {
 		seal  *core.Seal
 		field string
 	}{
-		"no key": {sealUnder(), "Config.Seal.Keys"}, "a bad name": {sealUnder("a b"), "Config.Seal.Keys"}, "one name twice": {&core.Seal{DigestKey: secret("digest").Key, Keys: []core.Secret{secret("a"), {Name: "a", Key: secret("b").Key}}}, "Config.Seal.Keys"},
+		"no key": {sealUnder(), "Config.Seal.Keys"}, "one name twice": {&core.Seal{DigestKey: secret("digest").Key, Keys: []core.Secret{secret("a"), {Name: "a", Key: secret("b").Key}}}, "Config.Seal.Keys"},
 		"short":         {&core.Seal{DigestKey: secret("digest").Key, Keys: []core.Secret{{Name: "a", Key: secret("").Key[:31]}}}, "Config.Seal.Keys"},
 		"no reader":     {&core.Seal{Keys: sealUnder("a").Keys, DigestKey: secret("digest").Key, OpenOnly: true}, "Config.Seal.OpenOnly"},
 		"no digest key": {&core.Seal{Keys: sealUnder("a").Keys}, "Config.Seal.DigestKey"},
@@ -426,13 +426,14 @@ func TestSealFaults(t *testing.T) {
 		assert.Equal(t, []string{tc.field}, faultyFields(t, err), name)
 		assert.NotContains(t, err.Error(), "0123")
 		_, err = core.ParseSeal(text(tc.seal))
-		assert.Equal(t, []string{tc.field}, faultyFields(t, err), name)
+		require.Error(t, err, name)
+		assert.NotContains(t, err.Error(), "0123")
 	}
 	want := allowing(sealUnder("b", "a"))
 	got, err := core.ParseSeal(" allow-unsealed, " + text(want) + "\n")
 	require.NoError(t, err)
 	assert.Equal(t, want, got)
-	for _, bad := range []string{"", "digest", "digest=0123!", "0123456789abcdef", text(want) + ",", text(want) + ",digest=" + base64.StdEncoding.EncodeToString(want.DigestKey)} {
+	for _, bad := range []string{"", "digest", "digest=0123!", "0123456789abcdef", "0123456789abcdef=", "a:0123456789abcdef=", "a,0123456789abcdef==", "a b=0123456789abcdef", text(want) + ",", text(want) + ",digest=" + base64.StdEncoding.EncodeToString(want.DigestKey)} {
 		_, err := core.ParseSeal(bad)
 		assert.ErrorContains(t, err, "of the text of a Seal")
 		assert.NotContains(t, err.Error(), "0123")

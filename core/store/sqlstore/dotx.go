@@ -80,7 +80,7 @@ var ErrOutcomeUnknown = errors.New("sqlstore: the commit was not answered: the t
 //   - It may run several times in one call, because a deadlock or a serialisation failure rolls
 //     the transaction back. Only one of these runs is committed.
 //
-// The value that fn returns is stored as it is, whatever core.Config.Seal says of an engine's, and duplicates get it, with Replayed set. If fn returns an
+// The value that fn returns is stored, not sealed by any core.Config.Seal, and duplicates get it, with Replayed set. If fn returns an
 // error or panics, neither its changes nor the record are kept, DoTx returns the error or panics,
 // and the next call with the key runs fn.
 //
@@ -281,8 +281,7 @@ func (t *txRun) try(ctx context.Context) (core.Result[[]byte], error) {
 		return core.Result[[]byte]{}, core.NewRefusal(codes.InProgress, err)
 	case errors.Is(err, core.ErrSealed):
 		return core.Result[[]byte]{}, core.NewRefusal(codes.ResultUnavailable, err)
-	}
-	if err != nil {
+	case err != nil:
 		return core.Result[[]byte]{}, t.unavailable(ctx, err)
 	}
 	t.lost = time.Time{} // the outcome is known now
