@@ -13,23 +13,20 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"log"
 	"net"
 	"net/http"
-	"os"
-	"os/signal"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"golang.org/x/time/rate"
 
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/examples/shop"
 	"github.com/idem-go/idem/httpidem"
 	"github.com/idem-go/idem/profile"
 )
@@ -261,7 +258,7 @@ func respond(w http.ResponseWriter, status int, p *params, answer object) {
 	_ = json.NewEncoder(w).Encode(answer)
 }
 
-// serve serves until SIGINT or SIGTERM, and lets the running handlers end.
+// serve listens, says so, and serves.
 func serve(addr string, h http.Handler, engine *core.Engine) error {
 	l, err := net.Listen("tcp", addr)
 	if err != nil {
@@ -272,24 +269,5 @@ func serve(addr string, h http.Handler, engine *core.Engine) error {
 curl -i %[1]s/adcp/create_media_buy -H 'Authorization: Bearer demo-token-of-a-buyer-agent' --json '{"idempotency_key":"a8ef6b00-b947-4eab-aa27-2e43bc93177b","context":{"trace":1},"start_time":"asap","end_time":"2099-07-31T23:59:59Z","packages":[{"product_id":"test-product","pricing_option_id":"test-pricing","budget":5000}]}'
 # the same again, with another context: the first answer, with "replayed":true and that context. With another budget: IDEMPOTENCY_CONFLICT
 `, l.Addr())
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	s := &http.Server{Handler: h, ReadHeaderTimeout: 5 * time.Second}
-	served := make(chan error, 1)
-	go func() { served <- s.Serve(l) }()
-	select {
-	case err = <-served:
-	case <-ctx.Done():
-		stop()
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-		defer cancel()
-		_ = engine.Drain(ctx) // that its time is up, Shutdown says too
-		if err = s.Shutdown(ctx); err == nil {
-			err = <-served
-		}
-	}
-	if errors.Is(err, http.ErrServerClosed) {
-		return nil
-	}
-	return err
+	return shop.ServeOn(l, shop.HTTPServer(h), engine.Drain)
 }

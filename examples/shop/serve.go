@@ -59,17 +59,23 @@ func Serve(o Options, g *Guards, s Server) error {
 	}
 	welcome(os.Stdout, "http://"+l.Addr().String())
 
+	return ServeOn(l, s, g.Drain)
+}
+
+// ServeOn serves on l until SIGINT or SIGTERM, when it ends the runs by drain, as [core.Engine.Drain] does. A second signal ends the program at once.
+func ServeOn(l net.Listener, s Server, drain func(context.Context) error) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(l) }()
+	var err error
 	select {
 	case err = <-served:
 	case <-ctx.Done():
 		stop()
 		ctx, cancel := context.WithTimeout(context.Background(), shutdownTimeout)
 		defer cancel()
-		_ = g.Drain(ctx) // that its time is up, Shutdown says too
+		_ = drain(ctx) // that its time is up, Shutdown says too
 		if err = s.Shutdown(ctx); err == nil {
 			err = <-served
 		}

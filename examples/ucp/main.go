@@ -8,22 +8,17 @@
 package main
 
 import (
-	"context"
 	"crypto/rand"
 	"encoding/json"
-	"errors"
 	"flag"
 	"fmt"
 	"log"
 	"net"
 	"net/http"
-	"os"
-	"os/signal"
 	"sync"
-	"syscall"
-	"time"
 
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/examples/shop"
 	"github.com/idem-go/idem/httpidem"
 	"github.com/idem-go/idem/profile"
 )
@@ -266,7 +261,7 @@ func respond(w http.ResponseWriter, status int, v any) {
 	_ = json.NewEncoder(w).Encode(v)
 }
 
-// serve serves until SIGINT or SIGTERM, and lets the running handlers end.
+// serve listens, says so, and serves.
 func serve(addr string, h http.Handler, engine *core.Engine) error {
 	l, err := net.Listen("tcp", addr)
 	if err != nil {
@@ -277,24 +272,5 @@ func serve(addr string, h http.Handler, engine *core.Engine) error {
 curl -i %[1]s/checkout-sessions -H 'UCP-Agent: profile="https://agent.example/profile"' -H 'Idempotency-Key: a8ef6b00-b947-4eab-aa27-2e43bc93177b' --json '{"currency":"USD","line_items":[{"item":{"id":"bouquet_roses"},"quantity":1}]}'
 # the same again: the first answer, with Idempotent-Replayed: true. With another quantity: 409
 `, l.Addr())
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	s := &http.Server{Handler: h, ReadHeaderTimeout: 5 * time.Second}
-	served := make(chan error, 1)
-	go func() { served <- s.Serve(l) }()
-	select {
-	case err = <-served:
-	case <-ctx.Done():
-		stop()
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-		defer cancel()
-		_ = engine.Drain(ctx) // that its time is up, Shutdown says too
-		if err = s.Shutdown(ctx); err == nil {
-			err = <-served
-		}
-	}
-	if errors.Is(err, http.ErrServerClosed) {
-		return nil
-	}
-	return err
+	return shop.ServeOn(l, shop.HTTPServer(h), engine.Drain)
 }
