@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -82,6 +83,12 @@ func plant(t *testing.T, records store.Store, of store.Record, result []byte) {
 	require.NoError(t, records.Complete(t.Context(), of.Key, claim.Owner, result, time.Minute))
 }
 
+// sealToken is one that was issued once: it is good in all stores.
+var sealToken struct {
+	sync.Once
+	text string
+}
+
 // duplicates are the ways to get a stored result, and how one asks for it. Each returns the code of a refusal, or what was replayed.
 var duplicates = map[string]func(t *testing.T, e *core.Engine) string{
 	"parameters": func(t *testing.T, e *core.Engine) string {
@@ -95,6 +102,11 @@ var duplicates = map[string]func(t *testing.T, e *core.Engine) string{
 	},
 	"waiter": func(t *testing.T, e *core.Engine) string {
 		return outcome(t, e.MustGuard(core.Policy{Key: core.Header(core.Required), Duplicate: core.Wait(time.Second)}), post(`{"n":1}`, nil).withKey("k"))
+	},
+	"token": func(t *testing.T, e *core.Engine) string {
+		g := e.MustGuard(core.Policy{Name: "pay", Key: core.Token(shopTokens)})
+		sealToken.Do(func() { sealToken.text = tokenFor(t, g, "alice") })
+		return outcome(t, g, submit(sealToken.text, "&n=1", nil))
 	},
 	"task": func(t *testing.T, e *core.Engine) string {
 		task := e.MustTask(core.TaskPolicy{Name: "mail"})
