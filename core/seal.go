@@ -25,8 +25,9 @@ import (
 // HMAC-SHA-256, in place of [Policy].Digest. All of it works under FIPS 140.
 //
 // What can't be opened (it is sealed under a key that Keys does not have, was changed or moved, or is not sealed) is an error by
-// errors.Is [ErrSealed], in an event. A duplicate whose result it is gets 409 result_unavailable. An operation whose steps it is does
-// not begin again: it gets 503 store_unavailable, also under FailOpen, until the key is back. A remark reads "(unreadable)".
+// errors.Is [ErrSealed], in an event. A duplicate whose result it is gets 409 result_unavailable (that of a [SignedEvent] 200 without a
+// body). An operation whose steps it is does not begin again: it gets 503 store_unavailable, also under FailOpen, until the key is
+// back. A remark reads "(unreadable)".
 type Seal struct {
 	// Keys are the ring, newest first; the same in all processes. The first seals, and all open. Each has at least 32 random bytes, and a
 	// name that is stored with what it has sealed. To rotate, append the new key; when all processes have it, move it to the front; and

@@ -181,6 +181,17 @@ func TestSealWaiters(t *testing.T) {
 	}
 }
 
+// TestSealOfEvents: the sender of an event whose answer can't be opened is not to come again.
+func TestSealOfEvents(t *testing.T) {
+	records, ctx, p := newStore(t), core.WithCallerEvent(t.Context(), "sender", "e"), core.SignedEvent()
+	p.Name = "hooks"
+	require.Equal(t, 1, serveFor(t, ctx, sealedBy(records, sealUnder("b")).MustGuard(p), post("{}", nil)).ran)
+	s := sealedBy(records, sealUnder("a"))
+	again := serveFor(t, ctx, s.MustGuard(p), post("{}", nil))
+	assert.Equal(t, []any{0, 200, 0, core.Replayed}, []any{again.ran, again.response.Status, len(again.response.Body), s.last().Kind})
+	assert.ErrorIs(t, s.last().Err, core.ErrSealed)
+}
+
 // TestSealSwapped: a result is good under its own key only.
 func TestSealSwapped(t *testing.T) {
 	records := newStore(t)
