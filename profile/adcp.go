@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"regexp"
+	"slices"
 	"time"
 
 	"github.com/idem-go/idem/core"
@@ -121,7 +122,10 @@ func refuseAdCP(_ context.Context, r *core.Refusal) *core.Response {
 	return resp
 }
 
-// replayAdCP sets what belongs to the envelope of the replay. The other members keep their bytes.
+// ofBody are the header fields that are digests of a body, or tell one from another.
+var ofBody = []string{"Content-Digest", "Repr-Digest", "Digest", "Content-Md5", "Etag"}
+
+// replayAdCP sets what belongs to the envelope of the replay. The other members keep their bytes. It is another body, so that digests of the first one go.
 func replayAdCP(_ context.Context, r *core.Request, stored *core.Response) *core.Response {
 	d := json.NewDecoder(bytes.NewReader(stored.Body))
 	if begin, _ := d.Token(); begin != json.Delim('{') || stored.Get("Content-Encoding") != "" || !json.Valid(stored.Body) {
@@ -144,5 +148,6 @@ func replayAdCP(_ context.Context, r *core.Request, stored *core.Response) *core
 	}
 	replay := *stored
 	replay.Body = append(body, '}')
+	replay.Header = slices.DeleteFunc(slices.Clone(stored.Header), func(f core.Field) bool { return slices.Contains(ofBody, http.CanonicalHeaderKey(f.Name)) })
 	return &replay
 }

@@ -81,6 +81,8 @@ func TestReplayedBodies(t *testing.T) {
 		require.NotNil(t, made, tc.stored)
 		assert.Equal(t, fmt.Sprint(202, tc.want), fmt.Sprint(made.Status, string(made.Body)))
 	}
+	digested := &core.Response{Header: []core.Field{{Name: "content-digest", Value: "sha-256=:x:"}, {Name: "X-A", Value: "1"}, {Name: "ETag", Value: `"1"`}}, Body: []byte(`{}`)}
+	assert.Equal(t, digested.Header[1:2], profile.AdCP().Replayed(context.Background(), &core.Request{}, digested).Header)
 	packed := &core.Response{Header: []core.Field{{Name: "Content-Encoding", Value: "gzip"}}, Body: []byte(`{}`)}
 	assert.Nil(t, profile.AdCP().Replayed(context.Background(), &core.Request{}, packed))
 }
