@@ -51,6 +51,8 @@ type Instance struct {
 	// It is called at most once for each case, in the case's goroutine. Leave it nil if
 	// the records belong to one process.
 	Peer func() store.Store
+	// WholeLists says that a page of a list may have all records, whatever its limit. It is for servers that stand in for another in tests.
+	WholeLists bool
 }
 
 // Features are what a test can do to a store beyond that. Cases that need a feature are skipped without it, and so are
