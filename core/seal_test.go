@@ -197,15 +197,20 @@ func TestSealSwapped(t *testing.T) {
 	records := newStore(t)
 	s := sealedBy(records, sealUnder("a"))
 	g := s.MustGuard(core.Policy{})
-	outcome(t, g, post(`{"n":1}`, nil))
+	ask := func(body string) *call { // under keys that differ at their ends
+		c := post(body, nil)
+		c.header.Set("X-User", strings.Repeat("u", 64))
+		return c
+	}
+	outcome(t, g, ask(`{"n":1}`))
 	one := record(t, records, s.last().Key.Raw())
-	outcome(t, g, post(`{"n":2}`, nil))
+	outcome(t, g, ask(`{"n":2}`))
 	two := record(t, records, s.last().Key.Raw())
 	plant(t, records, two, one.Result)
-	assert.Equal(t, string(codes.ResultUnavailable), outcome(t, g, post(`{"n":2}`, nil)))
+	assert.Equal(t, string(codes.ResultUnavailable), outcome(t, g, ask(`{"n":2}`)))
 	s.refused(t, codes.ResultUnavailable, "another operation's")
 	plant(t, records, record(t, records, two.Key), two.Result)
-	assert.Equal(t, "replay", outcome(t, g, post(`{"n":2}`, nil)))
+	assert.Equal(t, "replay", outcome(t, g, ask(`{"n":2}`)))
 }
 
 // TestSealOfBefore: what was stored without a Seal is read if that is allowed. What a Seal has made is none without it. A key that
