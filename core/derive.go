@@ -3,8 +3,6 @@ package core
 import (
 	"bytes"
 	"context"
-	"crypto/hmac"
-	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
@@ -27,10 +25,10 @@ type Secret struct {
 // unexported field of a struct: these print all of it.
 func (s Secret) Format(f fmt.State, _ rune) { fmt.Fprintf(f, "{Name:%s}", s.Name) }
 
-// ringSecret is a secret as the engine has it. Who prints the engine sees the address of a function.
+// ringSecret is a secret as the engine has it.
 type ringSecret struct {
 	name string
-	key  func() []byte
+	mac  *canon.MAC
 }
 
 // newRing checks the secrets of a field, and returns a copy.
@@ -44,8 +42,7 @@ func newRing(f *faults, field string, secrets []Secret) []ringSecret {
 			f.addIf(other.Name == s.Name, field, "two are called %q; a record has only the name", s.Name)
 			f.addIf(bytes.Equal(other.Key, s.Key), field, "the one at %d is there twice", i)
 		}
-		key := bytes.Clone(s.Key)
-		ring[i] = ringSecret{s.Name, func() []byte { return key }}
+		ring[i] = ringSecret{s.Name, canon.NewMAC(s.Key)}
 	}
 	return ring
 }
@@ -114,16 +111,14 @@ func (r *Run) Derive(call string) (string, error) {
 	default:
 		b = append(append(b, 'O'), id[:]...)
 	}
-	mac := hmac.New(sha256.New, secret)
-	mac.Write(b)
-	return hex.EncodeToString(mac.Sum(nil)[:20]), nil
+	return hex.EncodeToString(secret.mac.Append(nil, b)[:20]), nil
 }
 
 // secret returns the secret that the record names. A record that names none has the newest.
-func (r *Run) secret() ([]byte, error) {
+func (r *Run) secret() (ringSecret, error) {
 	ring := r.guard.engine.secrets
 	if len(ring) == 0 {
-		return nil, errNoSecret
+		return ringSecret{}, errNoSecret
 	}
 	name := ring[0].name
 	if p := r.progress.Load(); p != nil && p.secret != "" {
@@ -131,10 +126,10 @@ func (r *Run) secret() ([]byte, error) {
 	}
 	for _, s := range ring {
 		if s.name == name {
-			return s.key(), nil
+			return s, nil
 		}
 	}
-	return nil, fmt.Errorf("idem: Derive: the operation was begun with the secret %q, which Config.Secrets has no longer", name)
+	return ringSecret{}, fmt.Errorf("idem: Derive: the operation was begun with the secret %q, which Config.Secrets has no longer", name)
 }
 
 // chosen reports whether somebody has chosen the keys, so that each is one operation for ever.

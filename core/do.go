@@ -210,15 +210,7 @@ func (t *taskCall) identify() identity {
 		id.fingerprint = hex.EncodeToString(sum[:])
 	}
 	if s := t.guard.engine.seal; s != nil && id.fingerprint != "" {
-		plain, sealed := id.fingerprint, s.digest(id.key, []byte(t.call.Fingerprint))
-		switch {
-		case s.openOnly:
-			id.other = sealed
-		case s.allowUnsealed:
-			id.fingerprint, id.other = sealed, plain
-		default:
-			id.fingerprint = sealed
-		}
+		id.fingerprint, id.other = forms(s, id.fingerprint, s.digest(id.key, []byte(t.call.Fingerprint)))
 	}
 	return id
 }

@@ -45,6 +45,7 @@ func WithoutFileNames() Option { return func(s *KeySource) { s.withoutFileNames 
 // compileParameters checks and compiles the options that say which parameters count.
 func (g *Guard) compileParameters(f *faults) {
 	p, k := &g.policy, &g.policy.Key
+	forbidden := p.Digest == canon.MD5 && fips140.Enabled()
 	if k.ignoreFingerprint {
 		const why = "IgnoreFingerprint: the parameters are not compared, so that %s has no effect; leave one of the two out"
 		none := "has no effect under IgnoreFingerprint; leave one of the two out"
@@ -58,7 +59,7 @@ func (g *Guard) compileParameters(f *faults) {
 		f.addIf(k.withoutFileNames, "Key", why, "WithoutFileNames")
 		f.addIf(p.Compare != byMeaning, "Compare", "%s", none)
 	} else {
-		f.addIf(p.Digest == canon.MD5 && fips140.Enabled() && !g.engine.seal.seals(), "Digest", "must be SHA256 under FIPS 140")
+		f.addIf(forbidden && !g.engine.seal.seals(), "Digest", "must be SHA256 under FIPS 140")
 	}
 	f.addIf(k.withoutFiles && k.withoutFileNames, "Key", "WithoutFileNames has no effect with WithoutFiles, which leaves the names out as well; leave one of the two out")
 
@@ -94,13 +95,9 @@ func (g *Guard) compileParameters(f *faults) {
 	if s := g.engine.seal; s != nil {
 		plain, sealed := g.params, g.params
 		sealed.Algorithm, sealed.MAC = canon.SHA256, s.digests
-		switch {
-		case s.openOnly:
-			g.other = &sealed
-		case s.allowUnsealed && (p.Digest != canon.MD5 || !fips140.Enabled()):
-			g.params, g.other = sealed, &plain
-		default:
-			g.params = sealed
+		own, other := forms(s, &plain, &sealed)
+		if g.params = *own; other != &plain || !forbidden {
+			g.other = other
 		}
 	}
 	if g.params.Exclude != nil && k.kind == keyParams && !k.onlyExcluded {

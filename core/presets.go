@@ -69,9 +69,8 @@ func ClientKey(options ...KeyOption) Policy {
 // Senders take each status but 2xx for a failure, and send the event again for hours or days. So this is what they get:
 //
 //   - While the event runs: 503 in_progress with Retry-After. Under [Wait] it waits before.
-//   - When it has finished: the stored response if that is a 2xx, else 200 without a body, also if no response is stored, or no longer
-//     ([Policy].RefuseExpired).
-//     Both have Idempotent-Replayed.
+//   - When it has finished: the stored response if that is a 2xx, else 200 without a body, also if no response is stored, or no
+//     longer ([Policy].RefuseExpired). Both have Idempotent-Replayed.
 //   - If it is uncertain ([Uncertain]): 503 with Retry-After.
 //   - With changed content: the same, because redeliveries differ (Stripe's in pending_webhooks). With [CompareContent]: 422
 //     key_reused.

@@ -92,11 +92,8 @@ func (c *Config) sealer(f *faults) *sealer {
 	if c.Seal == nil {
 		return nil
 	}
-	s := &sealer{allowUnsealed: c.Seal.AllowUnsealed, openOnly: c.Seal.OpenOnly, digests: canon.NewMAC(c.Seal.DigestKey)}
+	s := &sealer{ring: newRing(f, "Seal.Keys", c.Seal.Keys), digests: canon.NewMAC(c.Seal.DigestKey), allowUnsealed: c.Seal.AllowUnsealed, openOnly: c.Seal.OpenOnly}
 	f.addIf(len(c.Seal.Keys) == 0, "Seal.Keys", "has none; one is needed to seal")
-	for _, k := range newRing(f, "Seal.Keys", c.Seal.Keys) {
-		s.ring = append(s.ring, sealingKey{k.name, canon.NewMAC(k.key())})
-	}
 	f.addIf(c.Seal.OpenOnly && !c.Seal.AllowUnsealed, "Seal.OpenOnly", "is set without AllowUnsealed: the engine could not read what it stores itself")
 	f.addSecret("Seal.DigestKey", "", c.Seal.DigestKey)
 	for i, k := range c.Seal.Keys {
@@ -107,7 +104,7 @@ func (c *Config) sealer(f *faults) *sealer {
 
 // sealer seals and opens. A nil one seals nothing.
 type sealer struct {
-	ring          []sealingKey // newest first
+	ring          []ringSecret // newest first
 	digests       *canon.MAC
 	allowUnsealed bool
 	openOnly      bool
@@ -116,9 +113,16 @@ type sealer struct {
 // seals reports whether s seals, and does not only open.
 func (s *sealer) seals() bool { return s != nil && !s.openOnly }
 
-type sealingKey struct {
-	name string
-	mac  *canon.MAC
+// forms returns what the engine writes of a fingerprint, which has another form when it is sealed, and the form that it knows as well: that
+// of processes before or after it in a rollout. Zero: it knows no other.
+func forms[T any](s *sealer, plain, sealed T) (own, other T) {
+	switch {
+	case s.openOnly:
+		return plain, sealed
+	case s.allowUnsealed:
+		return sealed, plain
+	}
+	return sealed, other
 }
 
 // What is sealed is the byte resultSealed, the name of the key after its length in a byte, a nonce of 12 bytes, and the ciphertext with
@@ -136,7 +140,7 @@ const (
 const boundKey = 2016
 
 // aead returns the cipher of one value. Its key is that of HKDF-Expand (RFC 5869) with SHA-256 under the ring's key.
-func (k *sealingKey) aead(kind, key string) cipher.AEAD {
+func (k *ringSecret) aead(kind, key string) cipher.AEAD {
 	info := make([]byte, 0, 256)
 	info = append(append(info, "idem seal 1\x00"...), kind...)
 	info = append(append(info, 0), key[:min(len(key), boundKey)]...)
