@@ -92,7 +92,7 @@ type Result[T any] struct {
 //   - [codes.Duplicate]: the operation is done, under [Reject].
 //   - [codes.Uncertain], [codes.KeyReused]: see there.
 //   - [codes.ResultUnavailable]: the operation is done, but the value was not stored, because it had more
-//     than [TaskPolicy].ResultLimit bytes or could not be encoded without a loss; or it can't be decoded as a T.
+//     than [TaskPolicy].ResultLimit bytes or could not be encoded without a loss; or it can't be opened ([ErrSealed]), or decoded as a T.
 //
 // Other refusals without a run are [codes.KeyMissing] (call.Key is empty), [codes.StoreUnavailable] and
 // [codes.ShuttingDown] (after [Engine.Drain]).

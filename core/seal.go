@@ -31,13 +31,15 @@ import (
 type Seal struct {
 	// Keys are the ring, newest first; the same in all processes. The first seals, and all open. Each has at least 32 random bytes, and a
 	// name that is stored with what it has sealed. To rotate, append the new key; when all processes have it, move it to the front; and
-	// remove the old one when nothing that it has sealed is kept any more: after the longest retention.
+	// remove the old one when nothing that it has sealed is kept any more: after the longest Retention or RememberAbandoned.
 	Keys []Secret
 	// DigestKey is the key of digests, of at least 32 random bytes. It does not rotate: under another one every operation whose key is
 	// made of parameters is a new one, and every key that a client has chosen, and used, is refused as reused (422).
 	DigestKey []byte `json:"-"`
 	// AllowUnsealed reads what is not sealed as well: what was stored before there was a Seal, and what somebody else writes into the
-	// store. It also knows the fingerprints of before. Switch it off when all of that has gone: after the longest retention.
+	// store. It also knows the fingerprints of before. Switch it off when all of that has gone, after the longest Retention or
+	// RememberAbandoned: without it a retry of such an operation, under a key that its client has chosen, is refused as reused (422), and what
+	// was free begins anew.
 	AllowUnsealed bool
 	// OpenOnly opens, and seals nothing: for the deployment before the one that seals, so that each reads what the other stores, and for
 	// the one before a Seal is taken away. It needs AllowUnsealed.
@@ -71,6 +73,8 @@ func ParseSeal(text string) (*Seal, error) {
 			s.OpenOnly = true
 		case err != nil || len(key) == 0 || !named: // what is taken for a name may be a key: "<base64>="
 			return nil, fmt.Errorf("idem: entry %d of the text of a Seal is neither a name, '=' and base64 (openssl rand -base64 32), nor allow-unsealed or open-only", i+1)
+		case name != "digest" && strings.EqualFold(name, "digest"):
+			return nil, fmt.Errorf("idem: entry %d of the text of a Seal is called %s: digest is written in small letters", i+1, name)
 		case name != "digest":
 			s.Keys = append(s.Keys, Secret{Name: name, Key: key})
 		case s.DigestKey != nil:
@@ -238,9 +242,10 @@ const maxRemark = 255
 
 const unreadableRemark = "(unreadable)"
 
-// sealRemark cuts the remark so that it is a remark when it is sealed.
+// sealRemark cuts the remark so that it is a remark when it is sealed. No remark is stored as sealedRemark alone: package operations knows
+// by it that the service seals.
 func (s *sealer) sealRemark(key, remark string) string {
-	if remark == "" || !s.seals() {
+	if !s.seals() {
 		return remark
 	}
 	room := base64.RawURLEncoding.DecodedLen(maxRemark-len(sealedRemark)) - sealOverhead - len(s.ring[0].name)
@@ -250,8 +255,11 @@ func (s *sealer) sealRemark(key, remark string) string {
 
 func (s *sealer) openRemark(key, stored string) string {
 	text, isSealed := strings.CutPrefix(stored, sealedRemark)
-	if stored == "" || !isSealed && s.allowUnsealed {
+	switch {
+	case stored == "", !isSealed && s.allowUnsealed:
 		return stored
+	case isSealed && text == "":
+		return ""
 	}
 	sealed, err := base64.RawURLEncoding.DecodeString(text)
 	if err != nil || !isSealed || len(sealed) == 0 || sealed[0] != resultSealed {
@@ -369,6 +377,9 @@ func (i *sealedInspector) List(ctx context.Context, q store.Query, cursor string
 
 // Change implements [store.Inspector].
 func (i *sealedInspector) Change(ctx context.Context, key string, expected store.Record, c store.Change) error {
-	c.Result, c.Remark = i.seal(sealsResult, key, c.Result), i.sealRemark(key, c.Remark)
+	c.Result = i.seal(sealsResult, key, c.Result)
+	if c.Remark != "" { // else that of the record stays
+		c.Remark = i.sealRemark(key, c.Remark)
+	}
 	return i.Inspector.Change(ctx, key, expected, c)
 }

@@ -13,9 +13,11 @@ import (
 // ACP is the policy for the POST requests of a merchant in the Agentic Commerce Protocol (rfc.agentic_checkout, section 6;
 // rfc.delegate_payment, section 5). The Idempotency-Key is required, and means something to one user on one path. A duplicate gets
 // the first response for 24 hours, unless that was a 5xx; while the first runs, 409 idempotency_in_flight. Another body under a
-// known key is refused with 422 idempotency_conflict; JSON is compared by what it means. The key is on every answer.
+// known key is refused with 422 idempotency_conflict; JSON is compared by what it means. The key is on every answer
+// but that to a panic, which is the framework's.
 func ACP() core.Policy {
 	return core.Policy{
+		Name:   "acp",
 		Key:    core.Header(core.Required, core.EchoKey(), core.ScopeKey(pathValues)),
 		Digest: core.SHA256,
 		Failed: func(r *core.Response) bool { return r.Status >= http.StatusInternalServerError },

@@ -30,6 +30,7 @@ func AdCPRead() core.Policy { return adcp(core.Optional) }
 
 func adcp(p core.Presence) core.Policy {
 	return core.Policy{
+		Name: "adcp",
 		Key: core.BodyKey("idempotency_key", p, core.CheckKey(adcpKey.MatchString), core.ScopeKey(adcpScope),
 			core.Exclude("context", "governance_context", "push_notification_config.authentication.credentials")),
 		Digest:        core.SHA256,

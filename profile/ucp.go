@@ -17,6 +17,7 @@ import (
 // It is the guard that rfc9421.UCP needs: the signed key is what stops replays.
 func UCP() core.Policy {
 	return core.Policy{
+		Name:    "ucp",
 		Key:     core.Header(core.Required, core.CheckKey(func(key string) bool { return len(key) >= 22 })),
 		Compare: core.RawBody,
 		Digest:  core.SHA256,
@@ -32,7 +33,11 @@ type ucpError struct {
 
 // refuseUCP makes the body of a protocol error.
 func refuseUCP(_ context.Context, r *core.Refusal) *core.Response {
-	resp := answer(ucpError{r.Code, r.Detail})
+	detail := r.Detail
+	if r.Code == codes.KeyInvalid {
+		detail = "Idempotency-Key must be sent once, as one string or token of 22 to 255 bytes."
+	}
+	resp := answer(ucpError{r.Code, detail})
 	if r.Code == codes.KeyReused {
 		resp.Status = http.StatusConflict
 	}

@@ -2,7 +2,7 @@
 //
 //	idem -store URL [-service S] [-table T] COMMAND [flags] [argument]
 //
-//	list [-state S] [-user U] [-route R] [-policy P] [-older D] [-limit N] [-from C]   what needs somebody first: abandoned ones, then those that run
+//	list [-state S] [-user U] [-route R] [-policy P] [-older D] [-limit N] [-from C]   what needs somebody first: abandoned ones, then those that run (Redis has no order)
 //	count                                   how many there are, by state; from 1,000 on it says 1,000+
 //	show OPERATION [-body]                  all about one, and what is stored of its response
 //	find -user U [-route R] -key K          the operation of a user under a key that the client has chosen, or of a sender of webhooks under the id of an event
@@ -18,7 +18,8 @@
 // The store is redis://, rediss://, unix://, postgres://, mysql:// or sqlite:FILE, as for the example programs. Without -service
 // the operations are those of all services. -prefix is for a service that has a core.Config.LegacyPrefix. IDEM_STORE, IDEM_SERVICE,
 // IDEM_PREFIX and IDEM_TABLE stand in for flags. IDEM_SEAL has the keys of a service that has a core.Config.Seal, in the form of core.ParseSeal:
-// without it, what is sealed is not shown, and nothing is settled. No flag has them, because anybody can list the arguments of a process.
+// without it, what is sealed is not shown, nothing is settled, and no reason is stored. No flag has them, because anybody can list the arguments of
+// a process.
 //
 // A command that changes something says what it would do, and does it with -yes. -reason and -actor (by default the
 // system's user and host) become the remark of the record. -json prints an object a line.
@@ -99,7 +100,6 @@ type command struct {
 	yes, running            bool
 	actor, reason           string
 	records                 store.Store
-	seals                   bool
 	ops                     *operations.Operations
 }
 
@@ -238,7 +238,7 @@ func (c *command) run(ctx context.Context, out, errs io.Writer) error {
 	if c.ops, err = engine.Operations(); err != nil {
 		return err
 	}
-	c.records, c.seals = records, config.Seal != nil
+	c.records = records
 	p := printer{out: out, errs: errs, json: c.json, reveal: c.reveal, ops: c.ops}
 	switch c.name {
 	case "list":
@@ -329,9 +329,6 @@ func (c *command) change(ctx context.Context, out io.Writer, op operations.Opera
 		if content, err = os.ReadFile(c.file); err != nil {
 			return err
 		}
-	}
-	if c.name == "settle" && !c.seals && strings.HasPrefix(op.Remark, "sealed:") {
-		return errors.New("the service seals what it stores, and would not take an answer that is not sealed: set IDEM_SEAL")
 	}
 	what := c.name
 	if c.name == "settle" && c.status != 0 {

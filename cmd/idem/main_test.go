@@ -301,7 +301,9 @@ func TestSealed(t *testing.T) {
 			n.stuck = true
 			digest := n.uncertain("stuck")
 			assert.NotContains(t, n.idem(0, "list"), "invoice of a book")
-			assert.Contains(t, n.idem(1, "settle", digest, "-status", "204", "-retain", "1m", "-yes"), "set IDEM_SEAL")
+			n.idem(0, "release", digest, "-yes", "-reason", "no money")
+			assert.NotContains(t, n.dump(), "no money")
+			assert.Contains(t, n.idem(1, "settle", digest, "-status", "204", "-retain", "1m", "-yes"), "IDEM_SEAL")
 			assert.Contains(t, n.idem(0, "find", "-user", "alice", "-key", "done", "-body"), "there is no Config.Seal")
 			assert.Contains(t, n.idem(0, "find", "-user", "alice", "-key", "done", "-body", "-json"), `"unopened":"what is stored can't be opened`)
 

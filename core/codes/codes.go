@@ -36,7 +36,7 @@ func (c Code) Detail() string { return particulars[c].detail }
 const (
 	InProgress        Code = "in_progress"        // 409: the operation is running
 	Duplicate         Code = "duplicate"          // 409: the operation has been done
-	ResultUnavailable Code = "result_unavailable" // 409: done, but its response was not stored
+	ResultUnavailable Code = "result_unavailable" // 409: done, but its response is not available
 	Uncertain         Code = "uncertain"          // 409: begun, and it is not known whether it was done
 	KeyReused         Code = "key_reused"         // 422: the key belongs to other parameters
 	KeyExpired        Code = "key_expired"        // 410: the result of the operation under the key is no longer kept
@@ -65,7 +65,7 @@ var particulars = map[Code]struct {
 }{
 	InProgress:        {http.StatusConflict, "Operation in progress", "The same operation is being carried out. Try again later to get its result."},
 	Duplicate:         {http.StatusConflict, "Duplicate operation", "This operation has already been carried out."},
-	ResultUnavailable: {http.StatusConflict, "Result unavailable", "This operation has already been run; its response was not stored."},
+	ResultUnavailable: {http.StatusConflict, "Result unavailable", "This operation has already been run; its response is not available."},
 	Uncertain:         {http.StatusConflict, "Outcome uncertain", "An earlier attempt at this operation did not finish, and it is not known whether it took effect."},
 	KeyReused:         {http.StatusUnprocessableEntity, "Idempotency key reused", "This idempotency key was used with other parameters."},
 	KeyExpired:        {http.StatusGone, "Idempotency key expired", "This idempotency key was used for an operation whose result is no longer kept. A new operation needs a new key."},

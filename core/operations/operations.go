@@ -28,7 +28,13 @@ var (
 	ErrToken = errors.New("idem: the record of a token is not forgotten: the token could be used once more")
 	// ErrUnsigned is returned for an action without an actor or a reason.
 	ErrUnsigned = errors.New("idem: an action needs an actor and a reason")
+	// ErrSealed is returned by Settle and SettleTask for the operation of a service that seals what it stores, if the engine has no
+	// core.Config.Seal: the service would not take an answer that is not sealed.
+	ErrSealed = errors.New("idem: the service seals what it stores, and would not take an answer that is not sealed: core.Config.Seal is missing (for the command idem: IDEM_SEAL)")
 )
+
+// sealed begins each remark of an engine with a core.Config.Seal, for one without.
+const sealed = "sealed:"
 
 // Operations are the operations of one service, or of all services on a store. It is safe for concurrent use.
 type Operations struct {
@@ -279,7 +285,7 @@ type Action struct {
 }
 
 // Release lets an abandoned operation run again: the next request under its key runs, whoever sends it, as a takeover, also under
-// core.Uncertain.
+// core.Uncertain. If the service seals what it stores, and the engine has no core.Config.Seal, the record keeps its remark.
 func (o *Operations) Release(ctx context.Context, op Operation, by By) error {
 	return o.do(ctx, Action{"release", op, by}, store.Change{To: store.Free}, nil)
 }
@@ -334,13 +340,19 @@ func (o *Operations) do(ctx context.Context, a Action, c store.Change, err error
 	if err == nil && (strings.TrimSpace(a.Actor) == "" || strings.TrimSpace(a.Reason) == "") {
 		err = ErrUnsigned
 	}
+	isSealed := strings.HasPrefix(a.Operation.Remark, sealed)
+	if err == nil && isSealed && c.To == store.Done {
+		err = ErrSealed
+	}
 	if err == nil && o.c.Audit != nil {
 		if err = o.c.Audit(ctx, a); err != nil {
 			err = fmt.Errorf("idem: the audit has forbidden it: %w", err)
 		}
 	}
 	if err == nil {
-		c.Remark = store.Note(fmt.Sprintf("%s by %s: %s", a.What, a.Actor, a.Reason))
+		if !isSealed { // else everybody could read it, and it would not be known any more that the service seals
+			c.Remark = store.Note(fmt.Sprintf("%s by %s: %s", a.What, a.Actor, a.Reason))
+		}
 		ctx, cancel := o.limit(ctx)
 		defer cancel()
 		err = o.inspect.Change(ctx, a.Operation.Key, a.Operation.Record, c)

@@ -38,7 +38,7 @@ var rows = []struct {
 		ucp: func(c *client) {
 			c.post(uuid, `{}`).ran(1)
 			c.post("22CharactersOfTheAlpha", `{}`).ran(2)
-			c.post("21CharactersAreTooFew", `{}`).refuses(400, `{"code":"key_invalid","content":"The idempotency key must be sent once, as one string or token of 1 to 255 bytes."}`)
+			c.post("21CharactersAreTooFew", `{}`).refuses(400, `{"code":"key_invalid","content":"Idempotency-Key must be sent once, as one string or token of 22 to 255 bytes."}`)
 			c.user = "bob"
 			c.post(uuid, `{}`).ran(3)
 		},
