@@ -438,7 +438,7 @@ func (s *env) told(key string, state store.State, attempt uint64, about store.Ab
 		s.Fatalf("the record under %q is not in the list", key)
 	}
 	listed := list[i]
-	if listed.About != about || listed.State != state || listed.Attempt != attempt || !listed.Begun.Equal(r.Begun) || listed.Size != r.Size ||
+	if listed.About != about || listed.State != state || listed.Expired != r.Expired || listed.Attempt != attempt || !listed.Begun.Equal(r.Begun) || listed.Size != r.Size ||
 		listed.Fingerprint != r.Fingerprint || len(listed.Result) > 0 || listed.Remaining <= 0 || listed.Remaining > r.Remaining+tolerance {
 		s.Fatalf("the list tells %+v, and Lookup %+v", listed, r)
 	}

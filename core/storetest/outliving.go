@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"time"
 
@@ -49,10 +50,19 @@ var outliving = []testCase{
 						if g := s.done(key, attempt, result); g.Expired || g.Remaining > 2*short {
 							s.Fatalf("%q, before the retention is over: %+v", key, g)
 						}
+						if s.can.Inspect != nil {
+							r := s.lookup(key, store.Done, attempt)
+							s.told(key, store.Done, attempt, r.About)
+							if r.Expired || r.Remaining > 2*short || r.Size != len(result) || !bytes.Equal(r.Result, result) {
+								s.Fatalf("the record under %q, before the retention is over: %+v", key, r)
+							}
+						}
 					}
 					s.pass(2 * short)
 					if s.can.Inspect != nil { // a look of another kind, before any claim
-						s.expired(key, s.lookup(key, store.Done, attempt))
+						r := s.lookup(key, store.Done, attempt)
+						s.told(key, store.Done, attempt, r.About)
+						s.expired(key, r)
 					}
 					other := telling(taking(), "p")
 					other.Fingerprint = "of other parameters"
@@ -84,12 +94,33 @@ var outliving = []testCase{
 		why:   "keys would pile up for ever, or be forgotten with their results; and nothing of a record may be left to the next one under its key",
 		needs: needOutlive,
 		run: func(s *env) {
-			for name, spans := range map[string][2]time.Duration{"soon": {short, short}, "later": {short, long}, "not yet": {long, short}} {
+			if s.Advance != nil { // what remains is counted from the end of the result, whenever that is removed
+				c := telling(standing(), "p")
+				s.begin("counted", c)
+				s.outlive("counted", c.Owner, []byte("result"), time.Minute, time.Hour)
+				s.Advance(31 * time.Minute)
+				for range 2 {
+					g := s.look("counted", store.Done, 1)
+					if off := g.Remaining - 30*time.Minute; !g.Expired || off.Abs() > tolerance {
+						s.Fatalf("%v after the end of a result whose key is known for %v: %+v", 30*time.Minute, time.Hour, g)
+					}
+				}
+				s.Advance(30*time.Minute + tolerance)
+				s.beginsAnew("counted", telling(standing(), "p"), 1, false)
+			}
+			forgotten := store.Record{State: store.Done, Attempt: 1}
+			for name, spans := range map[string][2]time.Duration{"soon": {short, short}, "later": {short, long}, "not yet": {long, long}} {
 				c := telling(standing(), "p")
 				s.begin(name, c)
 				s.outlive(name, c.Owner, []byte(name), spans[0], spans[1])
+				if name == "soon" {
+					forgotten.About = c.About
+				}
 			}
 			s.pass(2 * short)
+			if s.can.Inspect != nil { // before any claim
+				s.forgotten("soon", forgotten)
+			}
 			if g := s.look("later", store.Done, 1); !g.Expired {
 				s.Fatalf("%+v; want one that has expired", g)
 			}
@@ -120,6 +151,18 @@ var outliving = []testCase{
 			s.beginsAnew("settled", telling(standing(), "p"), 1, false)
 		},
 	},
+}
+
+// forgotten expects that nothing is known of a record that was seen under key.
+func (s *env) forgotten(key string, seen store.Record) {
+	s.Helper()
+	if r, err := s.can.Inspect.Lookup(s.Context(), key); !errors.Is(err, store.ErrNoRecord) {
+		s.Fatalf("Lookup(%q), which is forgotten: %+v, %v; want ErrNoRecord", key, r, err)
+	}
+	s.lists(store.Query{Prefix: key}, nil)
+	if err := s.can.Inspect.Change(s.Context(), key, seen, store.Change{}); !errors.Is(err, store.ErrNoRecord) {
+		s.Fatalf("Change(%q), which is forgotten: %v; want ErrNoRecord", key, err)
+	}
 }
 
 func (s *env) outlive(key string, owner store.Owner, result []byte, retention, known time.Duration) {

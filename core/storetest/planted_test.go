@@ -764,6 +764,11 @@ var faults = []struct {
 		plant{before: func(v *visit) { v.known = 0 }}},
 	{"keeps a result for as long as its key", "a key outlives its result; a key that outlives its result is known for as long as it was said",
 		plant{before: func(v *visit) { v.retention, v.known = v.retention+v.known, 0 }}},
+	{"counts from the look on", "a key that outlives its result is known for as long as it was said", plant{after: func(v *visit) {
+		if v.grant.Expired {
+			v.grant.Remaining = v.r.known
+		}
+	}}},
 	{"takes the next record for one that outlives its result", "a key that outlives its result is known for as long as it was said", plant{after: func(v *visit) {
 		if v.method == "Complete" && v.known == 0 && v.r != nil {
 			v.r.known = v.retention
