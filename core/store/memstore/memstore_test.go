@@ -137,6 +137,38 @@ func TestBytesAreBounded(t *testing.T) {
 	}
 }
 
+// TestOutlivedResults: none is handed out, whether a call has removed it or not, and each that is removed gives its room back.
+func TestOutlivedResults(t *testing.T) {
+	const n, size = 5000, 100 // so many that no call removes all of its shard
+	in := newStore(t, memstore.Config{})
+	s := in.Store.(*memstore.Store)
+	can := s.Capabilities()
+	for i := range n {
+		key, c := strconv.Itoa(i), claim()
+		begin(t, s, key, c)
+		if err := can.Outlive(t.Context(), key, c.Owner, make([]byte, size), time.Minute, time.Hour); err != nil {
+			t.Fatal(err)
+		}
+	}
+	full := s.Bytes()
+	in.Advance(time.Minute)
+	for i := n - 1; i >= 0; i-- {
+		key := strconv.Itoa(i)
+		g, _, done := can.Recall([]byte(key))
+		if i%2 == 0 {
+			var err error
+			g, err = s.Acquire(t.Context(), key, claim())
+			done = err == nil
+		}
+		if !done || !g.Expired || len(g.Result) > 0 {
+			t.Fatalf("%q: %t, %+v", key, done, g)
+		}
+	}
+	if freed := full - s.Bytes(); freed != n*size {
+		t.Errorf("%d bytes of room came back, want %d", freed, n*size)
+	}
+}
+
 // TestHugeResultSweepsNothing: what can never fit must not cost the others anything.
 func TestHugeResultSweepsNothing(t *testing.T) {
 	in := newStore(t, memstore.Config{MaxBytes: 4096})
