@@ -193,10 +193,14 @@ func TestPurge(t *testing.T) {
 		require.Zero(t, n)
 
 		const dead = 2*sqlstore.Batch + 10
-		fill(t, db, name, dead)
-		n, err = s.Purge(ctx)
-		require.NoError(t, err)
-		assert.EqualValues(t, dead, n)
+		for _, outlives := range []int64{0, 1 << 62} { // and it has results that purges have not removed yet
+			fill(t, db, name, dead)
+			_, err = db.Exec(fmt.Sprintf("UPDATE %s SET expires_at = expires_at + %d, retention = -2 WHERE expires_at = 2", name, outlives))
+			require.NoError(t, err)
+			n, err = s.Purge(ctx)
+			require.NoError(t, err)
+			assert.EqualValues(t, dead, n)
+		}
 		var left int
 		require.NoError(t, db.QueryRow("SELECT COUNT(*) FROM "+name).Scan(&left))
 		assert.Equal(t, 2, left)
@@ -243,10 +247,18 @@ func TestPurgeRemovesResults(t *testing.T) {
 		}
 		now := time.Now().UnixMicro()
 		require.Equal(t, 22, count(fmt.Sprintf("state = 2 AND LENGTH(result) = 6 AND expires_at > %d", now)))
+		expired := func() int {
+			t.Helper()
+			n, err := s.Expired(ctx, 100)
+			require.NoError(t, err)
+			return n
+		}
+		require.Equal(t, 12, expired(), "what a table holds if nobody purges")
 		finish("gone", time.Hour, time.Hour) // a record that no purge has seen is made anew
 		n, err := s.Purge(ctx)
 		require.NoError(t, err)
 		require.EqualValues(t, 1, n)
+		require.Zero(t, expired())
 		require.Equal(t, 10, count(fmt.Sprintf("LENGTH(result) = 0 AND creator = 'seen' AND expires_at BETWEEN %d AND %d", now, now+2*time.Hour.Microseconds())))
 		require.Equal(t, 11, count("LENGTH(result) = 6"))
 		for i := range 10 {
