@@ -36,6 +36,9 @@ func TestStepsAreDeleted(t *testing.T) {
 		"done": func(key string, owner store.Owner) error {
 			return s.Complete(ctx, key, owner, []byte("result"), time.Hour)
 		},
+		"outlived": func(key string, owner store.Owner) error {
+			return can.Outlive(ctx, key, owner, []byte("result"), time.Hour, time.Hour)
+		},
 		"forgotten":       func(key string, owner store.Owner) error { return s.Complete(ctx, key, owner, nil, 0) },
 		"failed for good": func(key string, owner store.Owner) error { return can.Fail(ctx, key, owner, false) },
 	} {
@@ -280,9 +283,13 @@ func TestServersThatDoNotWrite(t *testing.T) {
 			}, 10*time.Second, 5*time.Millisecond)
 			require.Equal(t, "result", string(meet(t, s, "done", store.Done).Result))
 			meet(t, s, "running", store.Running)
-			g := meet(t, s, "expired", store.Done)
-			require.True(t, g.Expired)
-			require.Empty(t, g.Result)
+			caching := redisstore.New(client, redisstore.Config{ClientSideCache: time.Minute})
+			t.Cleanup(caching.Close)
+			for _, s := range []*redisstore.Store{s, caching, caching} { // the result is there, and can't be removed
+				g := meet(t, s, "expired", store.Done)
+				require.True(t, g.Expired)
+				require.Empty(t, g.Result)
+			}
 			_, err := s.Acquire(t.Context(), "new", newClaim())
 			require.ErrorContains(t, err, test.code)
 		})

@@ -114,7 +114,10 @@ func TestStepsAreDeleted(t *testing.T) {
 		ctx, can := t.Context(), s.Capabilities()
 		forget := func(c store.Claim) error { return s.Complete(ctx, "k", c.Owner, nil, 0) }
 		for ending, end := range map[string]func(c store.Claim) error{
-			"done":            func(c store.Claim) error { return s.Complete(ctx, "k", c.Owner, []byte("result"), time.Hour) },
+			"done": func(c store.Claim) error { return s.Complete(ctx, "k", c.Owner, []byte("result"), time.Hour) },
+			"outlived": func(c store.Claim) error {
+				return can.Outlive(ctx, "k", c.Owner, []byte("result"), time.Hour, time.Hour)
+			},
 			"forgotten":       forget,
 			"failed for good": func(c store.Claim) error { return can.Fail(ctx, "k", c.Owner, false) },
 			"settled": func(c store.Claim) error {
