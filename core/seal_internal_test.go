@@ -51,6 +51,14 @@ func TestSealFormat(t *testing.T) {
 	assert.Len(t, stored, sealOverhead+1+len(plain))
 }
 
+// TestSealOfLongKeys: a SQL store tells an operator of a long key only how it begins, and a digest.
+func TestSealOfLongKeys(t *testing.T) {
+	s, key := newSealer(t, false, "a"), strings.Repeat("k", 3000)
+	told := key[:boundKey] + strings.Repeat("\xd1", 32)
+	assert.Equal(t, "order 17", s.openRemark(told, s.sealRemark(key, "order 17")))
+	assert.Equal(t, unreadableRemark, s.openRemark("j"+told[1:], s.sealRemark(key, "order 17")))
+}
+
 // TestSealOpensNothingElse: each byte that is changed, each that is missing, another key, kind or place.
 func TestSealOpensNothingElse(t *testing.T) {
 	s := newSealer(t, false, "b", "a")

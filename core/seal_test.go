@@ -192,6 +192,31 @@ func TestSealOfEvents(t *testing.T) {
 	assert.ErrorIs(t, s.last().Err, core.ErrSealed)
 }
 
+// TestSealOfRuns: what a run has sealed for a store is opened in its own operation only, and is no result.
+func TestSealOfRuns(t *testing.T) {
+	records := newStore(t)
+	s := sealedBy(records, sealUnder("a"))
+	g := s.MustGuard(core.Policy{Key: core.Header(core.Required)})
+	within := func(key string, do func(*core.Run)) {
+		serve(t, g, post("{}", nil).withKey(key).doing(func(ctx context.Context) adapter.Capture { do(core.RunFrom(ctx)); return answer(201, "") }))
+	}
+	var stored []byte
+	within("k", func(r *core.Run) {
+		stored = r.Seal([]byte("value"))
+		value, err := r.Open(stored)
+		assert.NoError(t, err)
+		assert.Equal(t, "value", string(value))
+	})
+	plant(t, records, record(t, records, s.last().Key.Raw()), stored)
+	assert.Equal(t, string(codes.ResultUnavailable), outcome(t, g, post("{}", nil).withKey("k")))
+	s.refused(t, codes.ResultUnavailable, "another operation's")
+	within("j", func(r *core.Run) {
+		_, err := r.Open(stored)
+		assert.ErrorIs(t, err, core.ErrSealed)
+	})
+	assert.NotContains(t, string(stored), "value")
+}
+
 // TestSealSwapped: a result is good under its own key only.
 func TestSealSwapped(t *testing.T) {
 	records := newStore(t)
@@ -371,11 +396,18 @@ func TestSealDigests(t *testing.T) {
 	assert.NotEqual(t, digest, e.MustTask(core.TaskPolicy{Name: "letter"}).Digest([]byte("to alice")))
 	sum := sha256.Sum256([]byte("to alice"))
 	assert.Equal(t, hex.EncodeToString(sum[:]), sealedBy(records, nil).MustTask(core.TaskPolicy{Name: "mail"}).Digest([]byte("to alice")))
-	_, err = core.Do(t.Context(), task, core.Call{Key: "k", Fingerprint: "to alice"}, func(context.Context) (int, error) { return 1, nil })
-	require.NoError(t, err)
-	key = e.last().Key
-	assert.Equal(t, hmacOf(key.Raw()+"\nto alice"), record(t, records, key.Raw()).Fingerprint)
-	_, err = core.Do(t.Context(), task, core.Call{Key: "k", Fingerprint: "to bob"}, func(context.Context) (int, error) { return 1, nil })
+	long := strings.Repeat("to alice", 9)
+	for _, fingerprint := range []string{"", long, "to alice"} {
+		_, err = core.Do(t.Context(), task, core.Call{Key: "k" + fingerprint, Fingerprint: fingerprint}, func(context.Context) (int, error) { return 1, nil })
+		require.NoError(t, err)
+		key = e.last().Key
+		want := ""
+		if fingerprint != "" {
+			want = hmacOf(key.Raw() + "\n" + fingerprint)
+		}
+		assert.Equal(t, want, record(t, records, key.Raw()).Fingerprint)
+	}
+	_, err = core.Do(t.Context(), task, core.Call{Key: "kto alice", Fingerprint: "to bob"}, func(context.Context) (int, error) { return 1, nil })
 	assert.ErrorIs(t, err, codes.KeyReused)
 }
 

@@ -216,11 +216,14 @@ func TestStepErrors(t *testing.T) {
 
 	_, err := core.Step(t.Context(), "s", one)
 	assert.ErrorIs(t, err, codes.NoRun)
-	attempt(t, core.MustNew(core.Config{User: byUser, Service: "s", Store: shared{newStore(t)}}).MustGuard(core.Policy{}), func(ctx context.Context) error {
-		_, err := core.Step(ctx, "s", unwanted[int](t, "it would not be remembered"))
-		assert.ErrorContains(t, err, "Checkpoint")
-		return nil
-	})
+	for _, seal := range []*core.Seal{nil, sealUnder("a")} {
+		attempt(t, core.MustNew(core.Config{User: byUser, Service: "s", Store: shared{newStore(t)}, Seal: seal}).MustGuard(core.Policy{}), func(ctx context.Context) error {
+			_, err := core.Step(ctx, "s", unwanted[int](t, "it would not be remembered"))
+			assert.ErrorContains(t, err, "Checkpoint")
+			assert.ErrorContains(t, err, "core_test.shared", "the store that somebody has chosen")
+			return nil
+		})
+	}
 	var late context.Context
 	attempt(t, core.MustNew(core.Config{User: byUser}).MustGuard(core.Policy{}), func(ctx context.Context) error { late = ctx; return nil })
 	_, err = core.Step(late, "s", unwanted[int](t, "the run has ended"))
