@@ -43,6 +43,14 @@ func TestHotReplays(t *testing.T) {
 		}
 	}))
 
+	// One that outlives its result is cached, too.
+	c := begin(t, s, "outlives")
+	require.NoError(t, s.Capabilities().Outlive(ctx, "outlives", c.Owner, []byte("result"), time.Hour, time.Hour))
+	outlives := func() { require.Equal(t, "result", string(meet(t, s, "outlives", store.Done).Result)) }
+	outlives()
+	outlives()
+	require.Empty(t, during(t, client, outlives))
+
 	// A deleted record is replayed for a moment at most.
 	require.NoError(t, client.Do(ctx, client.B().Del().Key("k").Build()).Error())
 	require.Eventually(t, func() bool {
