@@ -19,51 +19,57 @@ type finished struct {
 	ttl time.Duration
 	off atomic.Bool // the client has no cache
 
-	mu    sync.RWMutex
-	until map[string]time.Time // when a record's retention ends, at the earliest
+	mu      sync.RWMutex
+	records map[string]known
+}
+
+// known is what this process knows of a record that is done.
+type known struct {
+	until time.Time // when its retention ends, at the earliest
+	id    store.ID  // of its operation
 }
 
 // finishedMax is how many keys are held at most. More keys than the client's cache has records
 // (128 MiB for each connection by default) would be of no use.
 const finishedMax = 64 << 10
 
-// left returns how long the record under key is kept; zero if the key is not in f.
-func (f *finished) left(key string) time.Duration {
+// left returns how long the result of the record under key is kept, and the id of its operation; zero if the key is not in f.
+func (f *finished) left(key string) (time.Duration, store.ID) {
 	if f == nil {
-		return 0
+		return 0, store.ID{}
 	}
 	f.mu.RLock()
-	until, known := f.until[key]
+	r, ok := f.records[key]
 	f.mu.RUnlock()
-	if !known {
-		return 0
+	if !ok {
+		return 0, store.ID{}
 	}
-	left := time.Until(until)
+	left := time.Until(r.until)
 	if left <= 0 {
 		f.forget(key)
 	}
-	return max(0, left)
+	return max(0, left), r.id
 }
 
 // add adds key, whose record was still kept for remaining at the moment now.
-func (f *finished) add(key string, now time.Time, remaining time.Duration) {
+func (f *finished) add(key string, now time.Time, remaining time.Duration, id store.ID) {
 	if f == nil || f.off.Load() {
 		return
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if _, known := f.until[key]; !known && len(f.until) >= finishedMax {
-		for any := range f.until {
-			delete(f.until, any)
+	if _, ok := f.records[key]; !ok && len(f.records) >= finishedMax {
+		for any := range f.records {
+			delete(f.records, any)
 			break
 		}
 	}
-	f.until[key] = now.Add(remaining)
+	f.records[key] = known{now.Add(remaining), id}
 }
 
 func (f *finished) forget(key string) {
 	f.mu.Lock()
-	delete(f.until, key)
+	delete(f.records, key)
 	f.mu.Unlock()
 }
 
@@ -74,7 +80,7 @@ func (s *Store) replay(ctx context.Context, key string) (store.Grant, bool) {
 	if ctx.Err() != nil || s.closed.Load() {
 		return store.Grant{}, false
 	}
-	if f.left(key) == 0 {
+	if left, _ := f.left(key); left == 0 {
 		return store.Grant{}, false
 	}
 	// In the caller's own goroutine, for the answer is mostly in this process. If it is not, and
@@ -96,7 +102,12 @@ func (s *Store) replay(ctx context.Context, key string) (store.Grant, bool) {
 	}
 	// Checked after the look-up: the known record may have expired meanwhile, and the one that was
 	// found be its successor. Only the server knows how long that one is kept.
-	if r.remaining = f.left(key); r.remaining == 0 {
+	var id store.ID
+	if r.remaining, id = f.left(key); r.remaining == 0 {
+		return store.Grant{}, false
+	}
+	if id != r.about.ID { // an operator has forgotten the known one, say
+		f.forget(key)
 		return store.Grant{}, false
 	}
 	if message.CachePTTL() < 0 {

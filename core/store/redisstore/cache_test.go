@@ -148,6 +148,37 @@ func TestCachedReplaysEndWithTheirResults(t *testing.T) {
 	t.Fatal("no result stood for long enough")
 }
 
+// TestCachedReplaysOfAnotherRecord: an operator has forgotten the record that is known, and its successor is kept for less long.
+func TestCachedReplaysOfAnotherRecord(t *testing.T) {
+	url := backend.StartRedis(t).URL()
+	s, other := openURL(t, url, redisstore.Config{ClientSideCache: time.Minute}), openURL(t, url, redisstore.Config{})
+	outlive := func(id byte, retention time.Duration) {
+		c := newClaim()
+		c.ID = store.ID{id}
+		_, err := other.Acquire(t.Context(), "k", c)
+		require.NoError(t, err)
+		require.NoError(t, other.Capabilities().Outlive(t.Context(), "k", c.Owner, []byte{id}, retention, time.Hour))
+	}
+	outlive('a', time.Hour)
+	for range 2 {
+		require.Equal(t, "a", string(meet(t, s, "k", store.Done).Result))
+	}
+	inspect := other.Capabilities().Inspect
+	was, err := inspect.Lookup(t.Context(), "k")
+	require.NoError(t, err)
+	require.NoError(t, inspect.Change(t.Context(), "k", was, store.Change{}))
+	outlive('b', time.Minute)
+	require.Eventually(t, func() bool {
+		g, err := s.Acquire(t.Context(), "k", newClaim())
+		require.NoError(t, err)
+		if string(g.Result) == "a" {
+			return false
+		}
+		require.LessOrEqual(t, g.Remaining, time.Minute)
+		return string(g.Result) == "b"
+	}, 10*time.Second, time.Millisecond)
+}
+
 // TestCachedReplaysEndWithTheirOwnRecord: a record may expire, and another one be made, during a lookup. Remaining time and
 // result belong to the same record.
 func TestCachedReplaysEndWithTheirOwnRecord(t *testing.T) {

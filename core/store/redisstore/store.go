@@ -94,7 +94,7 @@ func configure(c Config) *Store {
 		s.warn = func(err error) { slog.Default().Warn(err.Error()) }
 	}
 	if c.ClientSideCache > 0 {
-		s.finished = &finished{ttl: c.ClientSideCache, until: map[string]time.Time{}}
+		s.finished = &finished{ttl: c.ClientSideCache, records: map[string]known{}}
 	}
 	if n, limit := c.WaitForReplicas, c.ReplicaTimeout; n > 0 {
 		if limit <= 0 {
@@ -220,7 +220,7 @@ func (s *Store) Acquire(ctx context.Context, key string, claim store.Claim) (sto
 		return store.Grant{State: store.Acquired, Attempt: r.attempt, Free: r.free && !r.uncertain, ID: r.about.ID, Secret: r.secret, Steps: steps(r.result)}, nil // the first try made it
 	}
 	if r.state == store.Done && !r.expired {
-		s.finished.add(key, sent, r.remaining)
+		s.finished.add(key, sent, r.remaining, r.about.ID)
 	}
 	return r.grant(), nil
 }
