@@ -266,6 +266,9 @@ func TestUsersAndFingerprintsOfTasks(t *testing.T) {
 	assert.NotContains(t, key(core.Call{Key: "k", User: long}), "uu")
 	assert.Contains(t, key(core.Call{Key: "k", User: long[1:]}), long[1:], "64 bytes are stored as they are")
 
+	_, err := do(core.Call{Key: "k", Fingerprint: "v1"})
+	assert.ErrorIs(t, err, codes.KeyReused, "the record has no fingerprint")
+
 	// A message with a fingerprint, short, of just 64 bytes and long; the same again, and another.
 	for i, print := range []string{"v1", strings.Repeat("f", 64), strings.Repeat("f", 65), strings.Repeat("f", 10000)} {
 		c := core.Call{Key: fmt.Sprint("message ", i), User: "eve", Fingerprint: print}
