@@ -43,6 +43,7 @@ func TestRoutesOfServeMux(t *testing.T) {
 		{"/", "/any/thing", "/*", pair("*", "any/thing")},
 		{"POST /orders/{$}", "/orders/", "/orders/", nil},
 		{"/{$}", "/", "/", nil},
+		{"/u/{id}/{$}", "/u/7/", "/u/:id/", pair("id", "7")},
 		{"POST example.com/orders/{id}", "/orders/7", "example.com/orders/:id", pair("id", "7")},
 		{"/u/{id}/files/", "/u/7/files/x/y", "/u/:id/files/*", []adapter.Pair{{Name: "id", Value: "7"}, {Name: "*", Value: "x/y"}}},
 		{"/caf%C3%A9/{id}", "/caf%C3%A9/1", "/caf%C3%A9/:id", pair("id", "1")},
