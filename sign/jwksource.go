@@ -283,7 +283,7 @@ func normalised(text string) (only string, ok bool) {
 		return "", false
 	}
 	u, err := url.Parse(text)
-	if err != nil || u.Scheme != "https" || u.User != nil || u.Opaque != "" {
+	if err != nil || u.Scheme != "https" || u.User != nil {
 		return "", false
 	}
 	host := strings.TrimSuffix(strings.ToLower(u.Host), ":443")

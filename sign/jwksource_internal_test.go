@@ -2,6 +2,7 @@ package sign
 
 import (
 	"bytes"
+	"compress/gzip"
 	"context"
 	"crypto/ed25519"
 	"crypto/x509"
@@ -167,7 +168,7 @@ func TestJWKSource(t *testing.T) {
 	keys, err := w.source.At(w.at("/keys")).Keys(t.Context(), "k-2")
 	require.NoError(t, err)
 	require.Len(t, keys, 1)
-	for _, id := range []string{"k-3", ""} {
+	for _, id := range []string{"k-3", "K-1", ""} {
 		_, err = w.keys(t, w.at("/keys"), id)
 		require.ErrorIs(t, err, ReasonUnknownKey)
 	}
@@ -179,7 +180,15 @@ func TestJWKSource(t *testing.T) {
 // What the answer may not be: each is a failure, and none of it is read to its end.
 func TestJWKSourceRefusesAnswers(t *testing.T) {
 	for name, answer := range map[string]http.HandlerFunc{
-		"a redirect": func(rw http.ResponseWriter, r *http.Request) { http.Redirect(rw, r, "/other", http.StatusFound) },
+		"a redirect, with a set": func(rw http.ResponseWriter, r *http.Request) {
+			rw.Header().Set("Location", "/other")
+			rw.WriteHeader(http.StatusFound)
+			serves(jwkOf("k-1", 0))(rw, r)
+		},
+		"another success": func(rw http.ResponseWriter, r *http.Request) {
+			rw.WriteHeader(http.StatusNonAuthoritativeInfo)
+			serves(jwkOf("k-1", 0))(rw, r)
+		},
 		"an error": func(rw http.ResponseWriter, r *http.Request) {
 			rw.WriteHeader(http.StatusInternalServerError)
 			serves(jwkOf("k-1", 0))(rw, r)
@@ -187,6 +196,15 @@ func TestJWKSourceRefusesAnswers(t *testing.T) {
 		"compressed": func(rw http.ResponseWriter, r *http.Request) {
 			rw.Header().Set("Content-Encoding", "gzip")
 			serves(jwkOf("k-1", 0))(rw, r)
+		},
+		"compressed, and so it is": func(rw http.ResponseWriter, _ *http.Request) {
+			rw.Header().Set("Content-Encoding", "gzip")
+			z := gzip.NewWriter(rw)
+			fmt.Fprintf(z, `{"keys":[%s]}`, jwkOf("k-1", 0))
+			_ = z.Close()
+		},
+		"a byte too long": func(rw http.ResponseWriter, _ *http.Request) {
+			fmt.Fprintf(rw, "%-*s", maxJWKSBytes+1, `{"keys":[`+jwkOf("k-1", 0)+`]}`)
 		},
 		"huge": func(rw http.ResponseWriter, _ *http.Request) {
 			serves(jwkOf("k-1", 0))(rw, nil) // good, and then blanks
@@ -216,6 +234,7 @@ func TestJWKSourceRefusesAnswers(t *testing.T) {
 				}
 				answer(rw, r)
 			})
+			require.Equal(t, 5*time.Second, w.source.client.Timeout)
 			if strings.HasPrefix(name, "slow") { // the others must not run into it
 				w.source.client.Timeout = 100 * time.Millisecond
 			}
@@ -225,6 +244,13 @@ func TestJWKSourceRefusesAnswers(t *testing.T) {
 			require.LessOrEqual(t, w.gets.Load(), int32(1), "on a busy machine, a slow one may not be asked at all")
 		})
 	}
+}
+
+func TestJWKSourceTakesTheLongestAnswer(t *testing.T) {
+	w := newWeb(t, func(rw http.ResponseWriter, _ *http.Request) {
+		fmt.Fprintf(rw, "%-*s", maxJWKSBytes, `{"keys":[`+jwkOf("k-1", 0)+`]}`)
+	})
+	w.one(t, w.at("/keys"), "k-1")
 }
 
 // A thousand ids, and a server that fails, cost one fetch a minute.
@@ -357,9 +383,9 @@ func TestPublicAddresses(t *testing.T) {
 		"8.8.8.8": true, "192.0.1.1": true, "2606:4700::1111": true,
 		"127.0.0.1": false, "10.1.2.3": false, "172.16.0.1": false, "192.168.0.1": false, "169.254.169.254": false,
 		"100.64.0.1": false, "0.0.0.0": false, "0.1.2.3": false, "224.0.0.1": false, "255.255.255.255": false, "240.0.0.1": false,
-		"192.0.0.8": false, "198.18.0.1": false, "203.0.113.9": false,
+		"192.0.0.8": false, "192.0.2.1": false, "192.88.99.1": false, "198.18.0.1": false, "198.51.100.1": false, "203.0.113.9": false,
 		"::1": false, "::": false, "fe80::1": false, "fe80::1%eth0": false, "fd00:ec2::254": false, "fec0::1": false, "ff02::1": false,
-		"::ffff:10.0.0.1": false, "::ffff:8.8.8.8": true, "64:ff9b::a00:1": false, "2002:a00:1::": false, "2001::1": false, "2001:db8::1": false,
+		"::ffff:10.0.0.1": false, "::ffff:8.8.8.8": true, "64:ff9b::a00:1": false, "2002:a00:1::": false, "2001::1": false, "2001:db8::1": false, "3fff::1": false,
 	} {
 		s := NewJWKSource(nil)
 		err := s.control("tcp", netip.AddrPortFrom(netip.MustParseAddr(text), 443).String(), nil)
@@ -373,7 +399,7 @@ func TestJWKSourceURLs(t *testing.T) {
 	var asked []string
 	s := NewJWKSource(func(url string) bool { asked = append(asked, url); return false })
 	for _, url := range []string{
-		"https://a.test/keys", "HTTPS://A.Test:443", "https://a.test:8443/", "https://[2001:DB8::1]/k",
+		"https://a.test/keys", "https://a.test/keys/", "HTTPS://A.Test:443", "https://a.test:8443/", "https://[2001:DB8::1]/k",
 		"http://a.test/", "a.test/keys", "https:a.test", "https:///keys", "https://:443/", "https://user@a.test/", "https://a.test/?x", "https://a.test/#x",
 		"https://a.test./", "https://a.test:/", "https://a.test/a/../b", "https://a.test/./", "https://a.test/%61", "https://a.test\\@b.test/", "https://bücher.test/", "file:///etc/passwd",
 		"https://a.test/a b", "https://a.test/" + strings.Repeat("x", 200), "",
@@ -381,7 +407,7 @@ func TestJWKSourceURLs(t *testing.T) {
 		_, err := s.KeysAt(t.Context(), url, "k-1")
 		require.ErrorIs(t, err, ReasonUnknownKey, url)
 	}
-	require.Equal(t, []string{"https://a.test/keys", "https://a.test/", "https://a.test:8443/", "https://[2001:db8::1]/k"}, asked)
+	require.Equal(t, []string{"https://a.test/keys", "https://a.test/keys/", "https://a.test/", "https://a.test:8443/", "https://[2001:db8::1]/k"}, asked)
 	_, err := NewJWKSource(nil).KeysAt(t.Context(), "https://a.test/keys", "k-1")
 	require.ErrorIs(t, err, ReasonUnknownKey)
 	require.Empty(t, s.sets)
@@ -408,6 +434,7 @@ func TestJWKSourceIsBounded(t *testing.T) {
 	require.NotContains(t, slices.Collect(maps.Keys(w.source.sets)), w.at("/broken/1"))
 
 	release := make(chan struct{})
+	defer close(release)
 	slow := http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) { <-release })
 	w.answer.Store(&slow)
 	ended, cancel := context.WithCancel(t.Context())
@@ -416,8 +443,15 @@ func TestJWKSourceIsBounded(t *testing.T) {
 		_, err := w.source.KeysAt(ended, w.at("/slow/"+strconv.Itoa(i)), "k-1")
 		require.Equal(t, i >= maxJWKSFetches, errors.Is(err, errBusy), i)
 		require.Equal(t, i < maxJWKSFetches, w.source.sets[w.at("/slow/"+strconv.Itoa(i))] != nil, i)
+		require.NotNil(t, w.source.sets[w.at("/slow/0")], "it is being fetched")
 	}
-	close(release)
+	w.pass(jwksFresh)
+	keys, err := w.source.KeysAt(ended, w.at("/0"), "k-1")
+	require.NoError(t, err, "what is known of others serves on")
+	require.Len(t, keys, 1)
+	w.source.mu.Lock()
+	defer w.source.mu.Unlock()
+	require.Equal(t, maxJWKSFetches, w.source.running)
 }
 
 // A set's keys, as far as they can verify.
@@ -444,6 +478,7 @@ func TestParseJWKS(t *testing.T) {
 		`{"kty":"EC","crv":"P-256","kid":"k-1","x":"` + strings.Repeat("A", 43) + `","y":"` + strings.Repeat("A", 43) + `"}`: false, // not on the curve
 		`{"kty":"RSA","kid":"k-1","n":"AQAB","e":"AQAB"}`:                                                                    false,
 		`{"kty":"RSA","kid":"k-1","n":"` + strings.Repeat("_", 2000) + `","e":"AQAB"}`:                                       false, // 12,000 bits
+		`{"kty":"RSA","kid":"k-1","n":"` + strings.Repeat("_", 1365) + `w","e":"AQAB"}`:                                      true,  // 8192 bits
 		`7`: false,
 	} {
 		keys, err := ParseJWKS([]byte(`{"keys":[`+jwk+`]}`), "")
@@ -456,6 +491,7 @@ func TestParseJWKS(t *testing.T) {
 	require.ErrorIs(t, keys[0].valid(time.Unix(1699999999, 0)), ReasonKeyNotYetValid)
 	require.ErrorIs(t, keys[0].valid(time.Unix(1700000010, 0)), ReasonKeyExpired)
 	require.Len(t, Must(ParseJWKS([]byte(`{"ucp":{},"signing_keys":[`+good+`]}`), "")), 1)
+	require.Len(t, Must(ParseJWKS([]byte(`{"keys":[`+strings.Repeat(good+",", maxJWKs-1)+good+`]}`), "")), maxJWKs)
 	for _, text := range []string{"", "[]", "{}", `{"keys":{}}`, `{"keys":[` + strings.Repeat(good+",", maxJWKs) + good + `]}`} {
 		_, err := ParseJWKS([]byte(text), "")
 		require.ErrorAs(t, err, new(*ConfigError), text)
