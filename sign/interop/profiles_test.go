@@ -259,7 +259,7 @@ func TestWebBotAuthVectors(t *testing.T) {
 		if agent != "" {
 			header.Set("Signature-Agent", agent)
 		}
-		m := &sign.Message{Method: "GET", Target: "/path/to/resource", Host: "example.com", Source: &fixture.Source{Header: header}}
+		m := &sign.Message{Method: "GET", Target: "/path/to/resource", Host: "example.com:443", Source: &fixture.Source{Header: header}}
 		return func() error {
 			_, err := fixture.Verifier(sign.Config{Scheme: sign.Must(rfc9421.New(rfc9421.WebBotAuth())), Clock: func() time.Time { return at }}, keys...).Verify(t.Context(), m)
 			return err
@@ -392,7 +392,7 @@ func TestUCPExamples(t *testing.T) {
 		key := sign.Must(sign.NewKey(sign.KeyConfig{ID: id}, c.key))
 		header.Set("Signature-Input", "sig1="+c.input)
 		header.Set("Signature", "sig1=:"+base64.StdEncoding.EncodeToString(sign.Must(key.Sign([]byte(base.String()))))+":")
-		m := &sign.Message{Method: c.method, Target: c.path, Host: "merchant.example.com", Source: &fixture.Source{Header: header, Body: []byte(c.body)}}
+		m := &sign.Message{Method: c.method, Target: c.path, Host: "merchant.example.com:443", Source: &fixture.Source{Header: header, Body: []byte(c.body)}}
 		config := sign.Config{Scheme: scheme, GuardedByKey: true, Clock: func() time.Time { return time.Unix(c.at, 0) }}
 		_, err := fixture.Verifier(config, key).Verify(t.Context(), m)
 		require.NoError(t, err, c.input)

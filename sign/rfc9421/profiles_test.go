@@ -46,22 +46,33 @@ func TestProfiles(t *testing.T) {
 		shop   = `"@method" "@authority" "@path"`
 	)
 	without := func(from, part string) string { return strings.Replace(from, part, "", 1) }
+	nonceOf := func(bytes int) string { return base64.RawURLEncoding.EncodeToString(make([]byte, bytes)) }
+	either := AdCP31()
+	either.UnsignedBody = true
 	for _, c := range []struct {
 		profile Config
 		name    string
-		request string // method, target, body, and header fields, by |
-		input   string // of sig1
+		request string // method, target, body, and a header field, by |
+		input   string // of sig1, unless it says another label
 		want    error
 	}{
 		{UCP(), "a GET", "GET|/c||", ucpGet + `;keyid="demo"`, nil},
 		{UCP(), "a GET with a query", "GET|/c?x=1||", `("@method" "@authority" "@path" "@query");keyid="demo"`, nil},
+		{UCP(), "a HEAD", "HEAD|/c||", ucpGet + `;keyid="demo"`, nil},
+		{UCP(), "a type without a body", "GET|/c||Content-Type: text/plain", ucpGet + `;keyid="demo"`, nil},
+		{UCP(), "a nonce, which does not count", "GET|/c||", ucpGet + `;nonce="x";keyid="demo"`, nil},
+		{UCP(), "a GET whose query is empty, and not covered", "GET|/c?||", ucpGet + `;keyid="demo"`, sign.ReasonUncovered},
 		{UCP(), "a GET whose query is not covered", "GET|/c?x=1||", ucpGet + `;keyid="demo"`, sign.ReasonUncovered},
 		{UCP(), "a POST without a body", "POST|/c||Idempotency-Key: k-1", `(` + shop + ` "idempotency-key");keyid="demo"`, nil},
 		{UCP(), "a POST without a key", "POST|/c||", ucpGet + `;keyid="demo"`, sign.ReasonUncovered},
+		{UCP(), "a PUT without a key", "PUT|/c||", ucpGet + `;keyid="demo"`, sign.ReasonUncovered},
+		{UCP(), "a PATCH without a key", "PATCH|/c||", ucpGet + `;keyid="demo"`, sign.ReasonUncovered},
+		{UCP(), "a DELETE without a key", "DELETE|/c||", ucpGet + `;keyid="demo"`, sign.ReasonUncovered},
 		{UCP(), "a POST whose key is not covered", "POST|/c||Idempotency-Key: k-1", ucpGet + `;keyid="demo"`, sign.ReasonUncovered},
 		{UCP(), "a GET whose key is not covered", "GET|/c||Idempotency-Key: k-1", ucpGet + `;keyid="demo"`, sign.ReasonUncovered},
 		{UCP(), "a body", "POST|/c|{}|Idempotency-Key: k-1", `(` + shop + ` "idempotency-key"` + typed + `);keyid="demo"`, nil},
 		{UCP(), "a body without its type", "POST|/c|{}|Idempotency-Key: k-1", `(` + shop + ` "idempotency-key" "content-digest");keyid="demo"`, sign.ReasonUncovered},
+		{UCP(), "a body that has no type", "GET|/c|{}|Content-Type: ", `(` + shop + ` "content-digest");keyid="demo"`, sign.ReasonUncovered},
 		{UCP(), "a body without a digest", "POST|/c|{}|Idempotency-Key: k-1", `(` + shop + ` "idempotency-key" "content-type");keyid="demo"`, sign.ReasonUncovered},
 		{UCP(), "no method", "GET|/c||", `("@authority" "@path");keyid="demo"`, sign.ReasonUncovered},
 		{UCP(), "no host", "GET|/c||", `("@method" "@path");keyid="demo"`, sign.ReasonUncovered},
@@ -75,12 +86,15 @@ func TestProfiles(t *testing.T) {
 		{UCP(), "expired, without created", "GET|/c||", ucpGet + `;expires=1699999999;keyid="demo"`, sign.CodeExpired},
 		{UCP(), "another tag", "GET|/c||", ucpGet + `;keyid="demo";tag="adcp/request-signing/v1"`, sign.CodeInvalid},
 		{UCP(), "both", `GET|/c||Signature-Agent: sig1="https://a.test"`, `(` + shop + ` ` + agent + `)` + wba, nil},
+		{UCP(), "the tag of Web Bot Auth without an agent", "GET|/c||", ucpGet + wba, sign.CodeMissing},
 		{UCP(), "both, by another key id", `GET|/c||Signature-Agent: sig1="https://a.test"`, `(` + shop + ` ` + agent + `)` + strings.Replace(wba, "<thumbprint>", "demo", 1), sign.ReasonBadSignature},
 		{UCP(), "both, without expires", `GET|/c||Signature-Agent: sig1="https://a.test"`, `(` + shop + ` ` + agent + `)` + without(wba, ";expires=1700000300"), sign.CodeMissing},
 		{UCP(), "the least of Web Bot Auth", `GET|/c||Signature-Agent: sig1="https://a.test"`, `("@authority" ` + agent + `)` + wba, sign.ReasonUncovered},
 
 		{WebBotAuth(), "the least", `GET|/c?x=1||Signature-Agent: sig1="https://a.test"`, `("@authority" ` + agent + `)` + wba, nil},
 		{WebBotAuth(), "@target-uri", `GET|/c?x=1||Signature-Agent: sig1="https://a.test"`, `("@target-uri" ` + agent + `)` + wba, nil},
+		{WebBotAuth(), "a GET with a nonce", `GET|/c||Signature-Agent: sig1="https://a.test"`, `("@authority" ` + agent + `)` + wba + nonced, nil},
+		{WebBotAuth(), "two agents, and one of them is meant", `GET|/c||Signature-Agent: a="http://a.test", sig1="https://b.test"`, `("@authority" "signature-agent";key="a" ` + agent + `)` + wba, nil},
 		{WebBotAuth(), "a label that was changed", `GET|/c||Signature-Agent: a="https://a.test", sig1="https://b.test"`, `("@authority" "signature-agent";key="a")` + wba, nil},
 		{WebBotAuth(), "the whole field", `GET|/c||Signature-Agent: sig1="https://a.test"`, `("@authority" "signature-agent")` + wba, nil},
 		{WebBotAuth(), "a string, as in earlier drafts", `GET|/c||Signature-Agent: "https://a.test"`, `("@authority" "signature-agent")` + wba, nil},
@@ -91,6 +105,7 @@ func TestProfiles(t *testing.T) {
 		{WebBotAuth(), "an agent over http", `GET|/c||Signature-Agent: sig1="http://a.test"`, `("@authority" ` + agent + `)` + wba, sign.CodeMalformed},
 		{WebBotAuth(), "an agent that is no string", `GET|/c||Signature-Agent: sig1=1`, `("@authority" ` + agent + `)` + wba, sign.CodeMalformed},
 		{WebBotAuth(), "a directory that is no origin", `GET|/c||Signature-Agent: sig1="https://a.test/keys"`, `("@authority" ` + agent + `)` + wba, sign.CodeInvalid},
+		{WebBotAuth(), "a directory with a query", `GET|/c||Signature-Agent: sig1="https://a.test/?x=1"`, `("@authority" ` + agent + `)` + wba, sign.CodeInvalid},
 		{WebBotAuth(), "a type that is not known", `GET|/c||Signature-Agent: sig1="https://a.test/keys";type=cimd`, `("@authority" ` + agent + `)` + wba, sign.CodeInvalid},
 		{WebBotAuth(), "no created", `GET|/c||Signature-Agent: sig1="https://a.test"`, `("@authority" ` + agent + `)` + without(wba, ";created=1700000000"), sign.CodeMissing},
 		{WebBotAuth(), "no expires", `GET|/c||Signature-Agent: sig1="https://a.test"`, `("@authority" ` + agent + `)` + without(wba, ";expires=1700000300"), sign.CodeMissing},
@@ -105,21 +120,31 @@ func TestProfiles(t *testing.T) {
 
 		{AdCP(), "a body", "POST|/c|{}|", `(` + target + typed + `)` + adcp, nil},
 		{AdCP(), "no body", "GET|/c||", `(` + target + `)` + adcp, nil},
+		{AdCP(), "another label", "GET|/c||", `sig2=(` + target + `)` + adcp, sign.CodeMissing},
 		{AdCP(), "a path in another spelling", "POST|/x/../%63|{}|", `(` + target + typed + `)` + adcp, nil},
 		{AdCP(), "members of one name", `POST|/c|{"a":{"b":1,"c":[{"b":1},{"b":2}],"b":2}}|`, `(` + target + typed + `)` + adcp, sign.CodeMalformed},
 		{AdCP(), "members of one name, spelled in two ways", `POST|/c|{"idempotency_key":1,"idempotency\u005fkey":2}|`, `(` + target + typed + `)` + adcp, sign.CodeMalformed},
 		{AdCP(), "values that are alike", `POST|/c|[{"a":"a","b":["a","a"]},{"a":"b"}]|`, `(` + target + typed + `)` + adcp, nil},
 		{AdCP(), "no JSON", "POST|/c|{} {}|", `(` + target + typed + `)` + adcp, sign.CodeMalformed},
+		{AdCP(), "no JSON, as it says", "POST|/c|text|Content-Type: text/plain", `(` + target + typed + `)` + adcp, sign.CodeMalformed},
 		{AdCP(), "half a body", `POST|/c|{"a":[1|`, `(` + target + typed + `)` + adcp, sign.CodeMalformed},
+		{AdCP(), "a body that has no type", "POST|/c|{}|Content-Type: ", `(` + target + ` "content-digest")` + adcp, sign.ReasonUncovered},
 		{AdCP(), "a body without a digest", "POST|/c|{}|", `(` + target + ` "content-type")` + adcp, sign.ReasonUncovered},
 		{AdCP(), "more than 300 s", "POST|/c|{}|", `(` + target + typed + `)` + strings.Replace(adcp, "1700000300", "1700000301", 1), sign.CodeMalformed},
 		{AdCP(), "5 minutes old", "POST|/c|{}|", `(` + target + typed + `)` + strings.NewReplacer("1700000000", "1699999640", "1700000300", "1699999940").Replace(adcp), nil},
 		{AdCP(), "older", "POST|/c|{}|", `(` + target + typed + `)` + strings.NewReplacer("1700000000", "1699999640", "1700000300", "1699999939").Replace(adcp), sign.CodeExpired},
+		{AdCP(), "60 s ahead", "POST|/c|{}|", `(` + target + typed + `)` + strings.Replace(adcp, "1700000000", "1700000060", 1), nil},
 		{AdCP(), "61 s ahead", "POST|/c|{}|", `(` + target + typed + `)` + strings.Replace(adcp, "1700000000", "1700000061", 1), sign.CodeNotYetValid},
+		{AdCP(), "no created", "POST|/c|{}|", `(` + target + typed + `)` + without(adcp, ";created=1700000000"), sign.CodeMissing},
+		{AdCP(), "no algorithm", "POST|/c|{}|", `(` + target + typed + `)` + without(adcp, `;alg="ed25519"`), sign.CodeMissing},
+		{AdCP(), "a nonce of 96 bytes", "POST|/c|{}|", `(` + target + typed + `)` + strings.Replace(adcp, "KXYnfEfJ0PBRZXQyVXfVQA", nonceOf(96), 1), nil},
+		{AdCP(), "a nonce of 97 bytes", "POST|/c|{}|", `(` + target + typed + `)` + strings.Replace(adcp, "KXYnfEfJ0PBRZXQyVXfVQA", nonceOf(97), 1), sign.CodeMalformed},
 		{AdCP(), "a short nonce", "POST|/c|{}|", `(` + target + typed + `)` + strings.Replace(adcp, "KXYnfEfJ0PBRZXQyVXfVQA", "KXYnfEfJ0PBRZXQyVXfV", 1), sign.CodeMalformed},
 		{AdCP(), "a nonce with padding", "POST|/c|{}|", `(` + target + typed + `)` + strings.Replace(adcp, "KXYnfEfJ0PBRZXQyVXfVQA", "KXYnfEfJ0PBRZXQyVXfVQA==", 1), sign.CodeMalformed},
 		{AdCP(), "the tag of webhooks", "POST|/c|{}|", `(` + target + typed + `)` + strings.Replace(adcp, "request", "webhook", 1), sign.CodeInvalid},
 		{AdCP31(), "a body without a digest", "POST|/c|{}|", `(` + target + ` "content-type")` + adcp, sign.ReasonUncovered},
+		{either, "an unsigned body", "POST|/c|{}|", `(` + target + ` "content-type")` + adcp, nil},
+		{either, "another body than that of the digest", "POST|/c|{}|Content-Digest: " + digestOf("[]"), `(` + target + typed + `)` + adcp, sign.ReasonDigestMismatch},
 	} {
 		t.Run(c.profile.rules.name+"/"+c.name, func(t *testing.T) {
 			s := newScheme(t, c.profile)
@@ -133,12 +158,23 @@ func TestProfiles(t *testing.T) {
 			}
 			if name, value, ok := strings.Cut(part[3], ": "); ok {
 				h.Set(name, value)
+				if value == "" {
+					h.Del(name)
+				}
 			}
 			m := &sign.Message{Method: part[0], Target: part[1], Host: "api.example.com", Source: &fixture.Source{Header: h, Body: []byte(part[2])}}
-			signInput(t, s, m, key("demo"), "sig1="+strings.Replace(c.input, "<thumbprint>", thumbprint, 1))
-			config := sign.Config{Scheme: s, GuardedByKey: true}
-			_, err := fixture.Verifier(config, key("demo"), key(thumbprint)).Verify(t.Context(), m)
+			input := strings.Replace(c.input, "<thumbprint>", thumbprint, 1)
+			if input[0] == '(' {
+				input = "sig1=" + input
+			}
+			signInput(t, s, m, key("demo"), input)
+			verifier := fixture.Verifier(sign.Config{Scheme: s, GuardedByKey: true}, key("demo"), key(thumbprint))
+			_, err := verifier.Verify(t.Context(), m)
 			require.ErrorIs(t, err, c.want)
+			if c.want == nil && c.profile.rules != ucp && strings.Contains(c.input, ";nonce=") {
+				_, err = verifier.Verify(t.Context(), unread(m))
+				require.ErrorIs(t, err, sign.CodeReplayed)
+			}
 		})
 	}
 }
@@ -159,8 +195,10 @@ func TestPurposes(t *testing.T) {
 	} {
 		key := sign.Must(sign.NewKey(sign.KeyConfig{ID: "demo", Purpose: c.purpose}, fixture.Private().ECDSA))
 		config := sign.Config{Scheme: newScheme(t, c.profile)}
-		r := signtest.NewRequest(t, nil, "https://shop.test/c", "{}")
+		r := signtest.NewRequest(t, nil, "https://shop.test/c?x=1", "{}")
 		fixture.Sign(t, r, key, sign.RequestOptions{Scheme: config.Scheme})
+		require.Contains(t, r.Header.Get("Signature-Input"), `("@method" "@target-uri" "@authority" "content-digest" "content-type");created=1700000000;expires=1700000300;`)
+		require.Equal(t, c.profile.rules.base64URL, !strings.HasSuffix(r.Header.Get("Signature"), "==:"))
 		require.ErrorIs(t, fixture.Verify(t, config, r, key), c.want, c.purpose)
 	}
 }
@@ -183,6 +221,16 @@ func TestProfileOptions(t *testing.T) {
 	}
 	_, err := New(Config{UnsignedBody: true})
 	require.Equal(t, []string{"rfc9421.Config.UnsignedBody"}, fixture.ConfigErrors(t, err))
+}
+
+// Where AdCP's vectors have no case.
+func TestCanonicalURL(t *testing.T) {
+	for path, want := range map[string]string{"/a/b/..": "/a/", "/a/.": "/a/", "/..": "/", "/a//./b": "/a//b"} {
+		require.Equal(t, want, canonicalPath(path), path)
+	}
+	for host, want := range map[string]string{"Shop.Test.:8443": "shop.test:8443", ".shop.test": "", "shop..test": "", "shop.test..": ""} {
+		require.Equal(t, want, canonicalHost(host), host)
+	}
 }
 
 func TestBase64URL(t *testing.T) {
@@ -218,6 +266,7 @@ func TestProfilesDoNotSign(t *testing.T) {
 		{"Web Bot Auth, no agent", WebBotAuth(), own, nil, 0, sign.CodeMissing},
 		{"Web Bot Auth, another id", WebBotAuth(), ed, []string{"Signature-Agent", `sig1="https://a.test"`}, 0, sign.CodeInvalid},
 		{"AdCP, too long a life", AdCP(), ed, nil, 301 * time.Second, sign.CodeMalformed},
+		{"AdCP, RSA", AdCP(), sign.Must(sign.NewKey(sign.KeyConfig{ID: "demo"}, fixture.Private().RSA)), nil, 0, sign.ReasonWrongAlgorithm},
 	} {
 		r := signtest.NewRequest(t, nil, "https://shop.test/c", "{}", c.fields...)
 		err := sign.Request(r, c.key, sign.RequestOptions{Scheme: newScheme(t, c.profile), Lifetime: c.lifetime})
@@ -236,7 +285,8 @@ func TestLocate(t *testing.T) {
 	}{
 		{UCP(), "UCP-Agent", `profile="https://p.test/.well-known/ucp"`, "https://p.test/.well-known/ucp"},
 		{UCP(), "Signature-Agent", `sig1="https://p.test/ucp";type=jwks_uri`, "https://p.test/ucp"},
-		{WebBotAuth(), "Signature-Agent", `sig1="https://a.test"`, "https://a.test/.well-known/http-message-signatures-directory"},
+		{WebBotAuth(), "Signature-Agent", `sig1="https://a.test:8443"`, "https://a.test:8443/.well-known/http-message-signatures-directory"},
+		{WebBotAuth(), "Signature-Agent", `x="https://x.test";type=jwks_uri`, "https://x.test"},
 		{WebBotAuth(), "Signature-Agent", `x="https://x.test";type=jwks_uri, sig1="https://a.test/";type=directory`, "https://a.test/.well-known/http-message-signatures-directory"},
 	} {
 		keys := &located{}
@@ -273,4 +323,13 @@ func TestUCPLeavesReplaysToAGuard(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, sign.Verified{KeyID: "demo", Owner: "demo", Scheme: "ucp", Algorithm: sign.Ed25519, Time: fixture.Now, EventID: "k-1"}, verified)
 	}
+	ids := map[string]bool{}
+	for _, target := range []string{"/c", "/c?"} {
+		r := sign.Must(http.NewRequest("GET", "https://shop.test"+target, nil))
+		fixture.Sign(t, r, key, sign.RequestOptions{Scheme: s})
+		verified, err := verifier.Verify(t.Context(), fixture.Message(r))
+		require.NoError(t, err, target)
+		ids[verified.EventID] = true
+	}
+	require.Len(t, ids, 2, "a GET needs no key, and is an event of its own")
 }

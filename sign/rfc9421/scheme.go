@@ -372,7 +372,7 @@ func (s *profile) Sign(m *sign.Message, sig *sign.Signature, key *sign.Key) (sig
 		signature = toBase64URL(signature)
 	}
 	if !slices.Contains(components, contentDigest.Lower) {
-		digestValue = "" // which removes one of before
+		digestValue = "" // none is sent: the verifier would refuse one that is not covered
 	}
 	sig.Covered, sig.Algorithm, sig.State = components, p.alg, st
 	return sign.Additions{Header: http.Header{
