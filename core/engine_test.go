@@ -232,6 +232,10 @@ func TestOptionalBodyKey(t *testing.T) {
 		assert.Equal(t, 1, serve(t, g, post(`{"n":1}`, nil)).passed)
 	}
 	assert.Equal(t, "key_invalid", outcome(t, g, post(`{"key":1}`, nil)))
+	assert.Equal(t, "key_invalid", outcome(t, g, post(`{"n":1`, nil)), "who knows whether it has one")
+	nobody := post(`{"n":1}`, nil)
+	nobody.header.Del("X-User")
+	assert.Equal(t, "user_missing", outcome(t, g, nobody), "the user is looked for before the body is read")
 	assert.Equal(t, "attempt 1", outcome(t, g, post(`{"key":"k"}`, nil)))
 	assert.Equal(t, "replay", outcome(t, g, post(`{"key":"k"}`, nil)))
 }

@@ -53,6 +53,7 @@ func TestSpansOfDuplicatesAreLinked(t *testing.T) {
 	assert.Equal(t, []string{"idem.started", "idem.abandoned"}, names(failure))
 	assert.Equal(t, []string{"idem.refused"}, names(refusal))
 
+	assert.Contains(t, attributes(run.Events()[0]), "idem.attempt=1")
 	assert.Empty(t, run.Links())
 	for of, links := range map[trace.ReadOnlySpan][]trace.Link{run: replay.Links(), failure: refusal.Links()} {
 		require.Len(t, links, 1)

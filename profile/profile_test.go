@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -44,6 +45,34 @@ func TestRefusals(t *testing.T) {
 		e := adcp["adcp_error"].(map[string]any)
 		assert.Equal(t, []any{"failed", []any{e}, want[1], want[2]}, []any{adcp["status"], adcp["errors"], e["code"], e["recovery"]}, code)
 	}
+}
+
+// An agent is told whole seconds, rounded up: an hour at most.
+func TestRetryAfterOfAdCP(t *testing.T) {
+	for after, want := range map[time.Duration]int64{time.Millisecond: 1, time.Second: 1, 1500 * time.Millisecond: 2, 2 * time.Hour: 3600} {
+		r := core.NewRefusal(codes.StoreUnavailable, nil)
+		r.Request, r.RetryAfter = &core.Request{}, after
+		assert.Contains(t, string(profile.AdCP().Refuse(context.Background(), r).Body), fmt.Sprintf(`"retry_after":%d}`, want), after)
+	}
+}
+
+// Paths are told apart by each of their values, and a key that was sent twice is not on the refusal.
+func TestPathsAndKeysOfACP(t *testing.T) {
+	g := core.MustNew(core.Config{User: core.SharedByAllCallers()}).MustGuard(profile.ACP())
+	runs := 0
+	mux := http.NewServeMux()
+	mux.Handle("POST /{a}/{b}", httpidem.New(g)(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { runs++ })))
+	for _, path := range []string{"/ab/c", "/a/bc", "/ab/d"} {
+		r := httptest.NewRequest(http.MethodPost, path, nil)
+		r.Header.Set("Idempotency-Key", "k")
+		mux.ServeHTTP(httptest.NewRecorder(), r)
+	}
+	assert.Equal(t, 3, runs)
+	w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/a/b", nil)
+	r.Header["Idempotency-Key"] = []string{"k", "j"}
+	mux.ServeHTTP(w, r)
+	assert.Equal(t, 400, w.Code)
+	assert.Empty(t, w.Header()["Idempotency-Key"])
 }
 
 // refused returns the body of a refusal that a handler behind the policy reports, with the status of its code.
@@ -83,7 +112,8 @@ func TestReplayedBodies(t *testing.T) {
 		require.NotNil(t, made, tc.stored)
 		assert.Equal(t, fmt.Sprint(202, tc.want), fmt.Sprint(made.Status, string(made.Body)))
 	}
-	digested := &core.Response{Header: []core.Field{{Name: "content-digest", Value: "sha-256=:x:"}, {Name: "X-A", Value: "1"}, {Name: "ETag", Value: `"1"`}}, Body: []byte(`{}`)}
+	digested := &core.Response{Header: []core.Field{{Name: "content-digest", Value: "sha-256=:x:"}, {Name: "X-A", Value: "1"}, {Name: "ETag", Value: `"1"`},
+		{Name: "Repr-Digest", Value: "sha-256=:x:"}, {Name: "Digest", Value: "sha-256=x"}, {Name: "Content-MD5", Value: "x"}}, Body: []byte(`{}`)}
 	assert.Equal(t, digested.Header[1:2], profile.AdCP().Replayed(context.Background(), &core.Request{}, digested).Header)
 	packed := &core.Response{Header: []core.Field{{Name: "Content-Encoding", Value: "gzip"}}, Body: []byte(`{}`)}
 	assert.Nil(t, profile.AdCP().Replayed(context.Background(), &core.Request{}, packed))

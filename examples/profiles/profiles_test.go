@@ -55,11 +55,12 @@ var rows = []struct {
 			of(`,"account":{"brand":{"domain":"a.example"},"operator":"o"}`).ran(4)
 			of(`,"account":{"account_id":"a"}`).ran(5)
 			of(`,"session_id":"s-1"`).ran(6)
+			of(`,"account":"s-1"`).ran(7)
 			assert.Contains(c, of(`,"account":{"operator":"o", "brand":{"domain":"a.example"}}`).body, `"replayed":true`)
-			of(`,"account":{"account_id":9007199254740992}`).ran(7)
-			of(`,"account":{"account_id":9007199254740993}`).ran(8)
+			of(`,"account":{"account_id":9007199254740992}`).ran(8)
+			of(`,"account":{"account_id":9007199254740993}`).ran(9)
 			c.user = "bob"
-			of("").ran(9)
+			of("").ran(10)
 		},
 	},
 	{
@@ -142,15 +143,18 @@ var rows = []struct {
 			}
 		},
 		adcp: func(c *client) {
+			scheme := "Bearer"
 			body := func(context, governance, credentials, rest string) string {
 				return `{"idempotency_key":"` + uuid + `","context":` + context + `,"governance_context":` + governance +
-					`,"push_notification_config":{"url":"https://b.example","authentication":{"schemes":["Bearer"],"credentials":` + credentials + `}}` + rest + `}`
+					`,"push_notification_config":{"url":"https://b.example","authentication":{"schemes":["` + scheme + `"],"credentials":` + credentials + `}}` + rest + `}`
 			}
 			c.post("", body(`{"a":1}`, `"g"`, `"c"`, `,"n":1,"ext":{"x":null}`)).ran(1)
 			assert.Contains(c, c.post("", body(`{"b":2}`, `"h"`, `"d"`, ` , "ext":{"x":null}, "n":1.0`)).body, `"replayed":true`)
 			for _, rest := range []string{`,"n":1,"ext":{}`, `,"n":1,"ext":{"x":1}`, `,"n":1,"ext":{"x":null},"timestamp":1`, `,"n":1,"ext":{"x":null},"nested":{"context":1}`} {
 				assert.Equal(c, 409, c.post("", body(`{}`, `"g"`, `"c"`, rest)).status, rest)
 			}
+			scheme = "Basic"
+			assert.Equal(c, 409, c.post("", body(`{"a":1}`, `"g"`, `"c"`, `,"n":1,"ext":{"x":null}`)).status)
 		},
 	},
 	{
@@ -177,7 +181,7 @@ var rows = []struct {
 			ask := func(answer string) reply {
 				return c.post("", `{"idempotency_key":"`+uuid+`","status":200,"answer":`+answer+`}`)
 			}
-			for i, answer := range []string{`{"status":"failed","errors":[]}`, `{"status":"rejected"}`, `{"status":"input-required"}`} {
+			for i, answer := range []string{`{"status":"failed","errors":[]}`, `{"status":"working"}`, `{"status":"input-required"}`} {
 				ask(answer).ran(int64(2*i + 1))
 				ask(answer).ran(int64(2*i + 2))
 			}
@@ -194,7 +198,9 @@ var rows = []struct {
 			const e = `{"code":"IDEMPOTENCY_EXPIRED","message":"The request with this idempotency_key was processed, and its response is not available.","recovery":"correctable"}`
 			const body = `{"idempotency_key":"` + uuid + `"}`
 			c.kept(24*time.Hour, "", body).refuses(410, `{"status":"failed","errors":[`+e+`],"adcp_error":`+e+`}`)
-			c.engine.Advance(7 * 24 * time.Hour)
+			c.engine.Advance(7*24*time.Hour - 2*time.Second)
+			assert.Equal(c, 410, c.post("", body).status)
+			c.engine.Advance(2 * time.Second)
 			c.post("", body).ran(2)
 		},
 	},

@@ -86,7 +86,6 @@ func TestProfiles(t *testing.T) {
 		{UCP(), "expired, without created", "GET|/c||", ucpGet + `;expires=1699999999;keyid="demo"`, sign.CodeExpired},
 		{UCP(), "another tag", "GET|/c||", ucpGet + `;keyid="demo";tag="adcp/request-signing/v1"`, sign.CodeInvalid},
 		{UCP(), "both", `GET|/c||Signature-Agent: sig1="https://a.test"`, `(` + shop + ` ` + agent + `)` + wba, nil},
-		{UCP(), "the tag of Web Bot Auth without an agent", "GET|/c||", ucpGet + wba, sign.CodeMissing},
 		{UCP(), "both, by another key id", `GET|/c||Signature-Agent: sig1="https://a.test"`, `(` + shop + ` ` + agent + `)` + strings.Replace(wba, "<thumbprint>", "demo", 1), sign.ReasonBadSignature},
 		{UCP(), "both, without expires", `GET|/c||Signature-Agent: sig1="https://a.test"`, `(` + shop + ` ` + agent + `)` + without(wba, ";expires=1700000300"), sign.CodeMissing},
 		{UCP(), "the least of Web Bot Auth", `GET|/c||Signature-Agent: sig1="https://a.test"`, `("@authority" ` + agent + `)` + wba, sign.ReasonUncovered},
