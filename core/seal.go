@@ -234,7 +234,7 @@ func unopened(result []byte) error {
 	return err
 }
 
-// sealedRemark comes before the base64 of a remark that is sealed.
+// sealedRemark comes before the base64 of a remark that is sealed. Package operations knows it.
 const sealedRemark = "sealed:"
 
 // maxRemark is how many bytes a store keeps of a remark, see [store.About].
@@ -242,8 +242,8 @@ const maxRemark = 255
 
 const unreadableRemark = "(unreadable)"
 
-// sealRemark cuts the remark so that it is a remark when it is sealed. No remark is stored as sealedRemark alone: package operations knows
-// by it that the service seals.
+// sealRemark cuts the remark so that it is a remark when it is sealed. No remark is stored as sealedRemark alone, so that
+// each record shows that the service seals.
 func (s *sealer) sealRemark(key, remark string) string {
 	if !s.seals() {
 		return remark

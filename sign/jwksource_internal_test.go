@@ -235,13 +235,16 @@ func TestJWKSourceRefusesAnswers(t *testing.T) {
 				answer(rw, r)
 			})
 			require.Equal(t, 5*time.Second, w.source.client.Timeout)
-			if strings.HasPrefix(name, "slow") { // the others must not run into it
+			slow := strings.HasPrefix(name, "slow")
+			if slow { // the others must not run into it
 				w.source.client.Timeout = 100 * time.Millisecond
 			}
 			_, err := w.keys(t, w.at("/keys"), "k-1")
 			require.Error(t, err)
 			require.NotErrorIs(t, err, CodeInvalid, "it is a failure, not an unknown key")
-			require.LessOrEqual(t, w.gets.Load(), int32(1), "on a busy machine, a slow one may not be asked at all")
+			if gets := w.gets.Load(); !slow || gets > 0 { // on a busy machine, its time may pass before it is asked
+				require.EqualValues(t, 1, gets)
+			}
 		})
 	}
 }

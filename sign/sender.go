@@ -48,8 +48,8 @@ func newSender(s sender, keyID string) Scheme {
 //
 // The signature is the HMAC-SHA256 of "<t>.<body>" in lower-case hexadecimal. While the secret is being changed there are several
 // v1; one good signature is enough. Other versions are ignored. [Verified].EventID is the id in the body, or the body's digest if
-// it has none. Stripe allows timestamps to be 5 minutes off: set [Config].Window. It delivers an event for three days, each time with a new timestamp.
-// The body may differ (pending_webhooks), which core.SignedEvent does not look at.
+// it has none. Stripe allows timestamps to be 5 minutes off: set [Config].Window. It delivers an event for three days, each time
+// with a new timestamp. The body may differ (pending_webhooks), which core.SignedEvent does not look at.
 //
 // Messages name no key. The verifier uses the keys of the id keyID. Empty: "webhooks".
 func Stripe(keyID string) Scheme {

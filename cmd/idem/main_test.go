@@ -20,6 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/operations"
 	"github.com/idem-go/idem/core/store"
 	"github.com/idem-go/idem/core/store/redisstore"
 	"github.com/idem-go/idem/core/store/sqlstore"
@@ -303,7 +304,7 @@ func TestSealed(t *testing.T) {
 			assert.NotContains(t, n.idem(0, "list"), "invoice of a book")
 			n.idem(0, "release", digest, "-yes", "-reason", "no money")
 			assert.NotContains(t, n.dump(), "no money")
-			assert.Contains(t, n.idem(1, "settle", digest, "-status", "204", "-retain", "1m", "-yes"), "IDEM_SEAL")
+			assert.Contains(t, n.idem(1, "settle", digest, "-status", "204", "-retain", "1m", "-yes"), operations.ErrSealed.Error())
 			assert.Contains(t, n.idem(0, "find", "-user", "alice", "-key", "done", "-body"), "there is no Config.Seal")
 			object := n.idem(0, "find", "-user", "alice", "-key", "done", "-body", "-json")
 			assert.Contains(t, object, `"unopened":"what is stored can't be opened`)

@@ -33,7 +33,7 @@ var (
 	ErrSealed = errors.New("idem: the service seals what it stores, and would not take an answer that is not sealed: core.Config.Seal is missing (for the command idem: IDEM_SEAL)")
 )
 
-// sealed begins each remark of an engine with a core.Config.Seal, for one without.
+// sealed begins the remark of each record of an engine with a core.Config.Seal, as one without it sees them. It is sealedRemark of package core.
 const sealed = "sealed:"
 
 // Operations are the operations of one service, or of all services on a store. It is safe for concurrent use.

@@ -109,7 +109,7 @@ var outliving = []testCase{
 				s.beginsAnew("counted", telling(standing(), "p"), 1, false)
 			}
 			forgotten := store.Record{State: store.Done, Attempt: 1}
-			for name, spans := range map[string][2]time.Duration{"soon": {short, short}, "later": {short, long}, "not yet": {long, long}} {
+			for name, spans := range map[string][2]time.Duration{"soon": {short, short}, "later": {short, long}, "not yet": {long, short}, "not yet, and then for long": {long, long}} {
 				c := telling(standing(), "p")
 				s.begin(name, c)
 				s.outlive(name, c.Owner, []byte(name), spans[0], spans[1])
@@ -124,8 +124,10 @@ var outliving = []testCase{
 			if g := s.look("later", store.Done, 1); !g.Expired {
 				s.Fatalf("%+v; want one that has expired", g)
 			}
-			if g := s.done("not yet", 1, []byte("not yet")); g.Expired || g.Remaining <= long/2 || g.Remaining > long {
-				s.Fatalf("%+v; want one that is kept for %v", g, long)
+			for _, name := range []string{"not yet", "not yet, and then for long"} {
+				if g := s.done(name, 1, []byte(name)); g.Expired || g.Remaining <= long/2 || g.Remaining > long {
+					s.Fatalf("%+v; want one that is kept for %v", g, long)
+				}
 			}
 			for _, end := range []func(owner store.Owner){
 				func(owner store.Owner) { s.complete("soon", owner, []byte("the next"), long) },

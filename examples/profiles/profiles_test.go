@@ -181,12 +181,12 @@ var rows = []struct {
 			ask := func(answer string) reply {
 				return c.post("", `{"idempotency_key":"`+uuid+`","status":200,"answer":`+answer+`}`)
 			}
-			for i, answer := range []string{`{"status":"failed","errors":[]}`, `{"status":"working"}`, `{"status":"input-required"}`} {
+			for i, answer := range []string{`{"status":"failed","errors":[]}`, `{"status":"rejected"}`, `{"status":"input-required"}`, `{"status":"working"}`} {
 				ask(answer).ran(int64(2*i + 1))
 				ask(answer).ran(int64(2*i + 2))
 			}
-			c.post("", `{"idempotency_key":"`+uuid+`","status":422}`).ran(7)
-			ask(`{"status":"submitted","task_id":"t-1"}`).ran(8)
+			c.post("", `{"idempotency_key":"`+uuid+`","status":422}`).ran(9)
+			ask(`{"status":"submitted","task_id":"t-1"}`).ran(10)
 			assert.JSONEq(c, `{"status":"submitted","task_id":"t-1","replayed":true}`, ask(`{"status":"submitted","task_id":"t-1"}`).body)
 		},
 	},

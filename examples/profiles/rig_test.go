@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -107,7 +108,7 @@ func (c *client) handle(body []byte) (int, string) {
 	if request.Answer != nil {
 		return request.Status, string(request.Answer)
 	}
-	return request.Status, `{"run": ` + string('0'+rune(n)) + `,"context":{"trace":"stored"}}`
+	return request.Status, `{"run": ` + strconv.FormatInt(n, 10) + `,"context":{"trace":"stored"}}`
 }
 
 // reply is what the client gets.

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
-	"strings"
 	"time"
 
 	"github.com/idem-go/idem/core/store"
@@ -47,12 +46,13 @@ func (s *Store) inBatches(ctx context.Context, q *statement) (int64, error) {
 // Expired returns how many records of all sources in the table have expired, or have outlived their results, and are not purged, counted up to
 // limit. The error says what is wrong with the table, as that of Migrate does.
 func (s *Store) Expired(ctx context.Context, limit int) (n int, err error) {
-	due := strings.ReplaceAll(expiredSQL+" OR "+outlived, "{now}", s.dialect.now())
+	q := compile(s.dialect, s.table.name, s.dialect.now(),
+		fmt.Sprintf("SELECT COUNT(*) FROM (SELECT 1 FROM {table} WHERE %s OR %s LIMIT %d) AS expired", expiredSQL, outlived, limit))
 	err = s.retry(ctx, "expired", func() error {
 		if _, err := s.check(ctx); err != nil {
 			return err
 		}
-		return s.db.QueryRowContext(ctx, fmt.Sprintf("SELECT COUNT(*) FROM (SELECT 1 FROM %s WHERE %s LIMIT %d) AS expired", s.table.name, due, limit)).Scan(&n)
+		return s.db.QueryRowContext(ctx, q.text).Scan(&n)
 	})
 	return n, err
 }
