@@ -359,9 +359,9 @@ func (s *Store) checkpoint(ctx context.Context, key string, owner store.Owner, s
 func (s *Store) fail(ctx context.Context, key string, owner store.Owner, goesOn bool) error {
 	v := &values{key: storedKey(key), owner: owner[:]}
 	if goesOn {
-		return s.change(ctx, "fail", v, s.q.keep, s.q.undo)
+		return s.change(ctx, "fail", v, s.q.keep, s.q.leave)
 	}
-	return s.change(ctx, "fail", v, s.q.remove, s.q.finish, s.q.undo)
+	return s.change(ctx, "fail", v, s.q.remove, s.q.finish, s.q.leave)
 }
 
 // change runs statements until one of them changes the record that v.owner holds. The error

@@ -43,6 +43,7 @@ type statements struct {
 	reset        *statement
 	keep         *statement
 	finish       *statement
+	leave        *statement
 	strip        *statement
 	purge        *statement
 
@@ -144,10 +145,12 @@ WHERE source_type = {source} AND serial_number = {key} AND state = 1 AND retenti
 
 	overSQL = `retention < 0 AND uncertain = 0 AND LENGTH(result) = 0`
 
-	// A Fail that goes on runs keepSQL, another one removeSQL and finishSQL. What has committed a result is left to undoSQL.
+	// A Fail that goes on runs keepSQL, another one removeSQL and finishSQL. What has committed a result is left to leaveSQL. Of the statements of a
+	// call only one can hold of a record: so the call is one step, also if its owner claims the record anew between two of them.
 	keepSQL = endSQL + `owner = {nobody}, uncertain = CASE WHEN uncertain = 1 OR retention >= 0 AND attempt > 1 THEN 1 ELSE 2 END,
 	retention = -1 - (` + span + `)` + heldSQL + ` AND LENGTH(result) = 0`
 	finishSQL = resetSQL + ` AND LENGTH(result) = 0`
+	leaveSQL  = undoSQL + ` AND LENGTH(result) > 0`
 
 	abandonSQL = endSQL + `owner = {nobody}, uncertain = 0, retention = ` + span + heldSQL
 
@@ -187,7 +190,7 @@ func newStatements(d Dialect, table, now string) statements {
 	s := statements{
 		look: c(lookSQL), left: c(leftSQL), replace: c(replaceSQL), takeOver: c(takeOverSQL), takeFree: c(takeFreeSQL),
 		renew: c(renewSQL), mark: c(markSQL), checkpoint: c(checkpointSQL), complete: c(completeSQL), outlive: c(outliveSQL),
-		remove: c(removeSQL), undo: c(undoSQL), abandon: c(abandonSQL), forget: c(forgetSQL), reset: c(resetSQL), keep: c(keepSQL), finish: c(finishSQL),
+		remove: c(removeSQL), undo: c(undoSQL), abandon: c(abandonSQL), forget: c(forgetSQL), reset: c(resetSQL), keep: c(keepSQL), finish: c(finishSQL), leave: c(leaveSQL),
 		lookUp: c(lookUpSQL), listed: c(listedSQL), listedRange: c(rangeSQL), byKey: c(byKeySQL), byAge: c(byAgeSQL),
 		free: c(freeSQL), settle: c(settleSQL), drop: c(dropSQL),
 		strip: c(d.inBatches(stripSQL, outlived)), purge: c(d.inBatches(deleteSQL, expiredSQL)),
@@ -205,7 +208,7 @@ func newStatements(d Dialect, table, now string) statements {
 
 func (s *statements) all() []*statement {
 	return []*statement{s.insertOrLook, s.insert, s.look, s.left, s.replace, s.takeOver, s.takeFree, s.renew, s.mark, s.checkpoint, s.complete, s.outlive,
-		s.remove, s.undo, s.abandon, s.forget, s.reset, s.keep, s.finish, s.strip, s.purge, s.lookUp, s.byKey, s.byAge, s.free, s.settle, s.drop}
+		s.remove, s.undo, s.abandon, s.forget, s.reset, s.keep, s.finish, s.leave, s.strip, s.purge, s.lookUp, s.byKey, s.byAge, s.free, s.settle, s.drop}
 }
 
 // statement is one SQL statement in a dialect.
