@@ -91,6 +91,12 @@ func (c *claimant) waited() time.Duration {
 // acquire asks the store for the claim, once. Too late an answer is an error.
 func (c *claimant) acquire(ctx context.Context) (store.Grant, error) {
 	e := c.guard.engine
+	if grant, ok := e.late.find(ctx, c.id.key, e.storeTimeout); ok {
+		if c.guard.task { // see acquireOrWait
+			grant.Result = bytes.Clone(grant.Result)
+		}
+		return grant, nil
+	}
 	if c.limit != nil {
 		if !e.takeSlot(ctx, c.limit) {
 			return c.running, nil
@@ -213,12 +219,18 @@ func (c *claimant) complete(ctx context.Context, attempt uint64, verdict Verdict
 	if err != nil || grant.State != store.Acquired {
 		return nil, err
 	}
+	retention, known := c.guard.policy.Retention, c.guard.policy.RefuseExpired
+	var done *store.Grant
 	if c.id.forgets {
-		_, err = e.complete(ctx, c.id.key, claim.Owner, nil, 0, 0)
-		return &store.Grant{State: store.Done, Result: result}, err
+		done = &store.Grant{State: store.Done, Result: result}
+		result, retention, known = nil, 0, 0
 	}
-	_, err = e.complete(ctx, c.id.key, claim.Owner, result, c.guard.policy.Retention, c.guard.policy.RefuseExpired)
-	return nil, err
+	calling, cancel := e.storeContext(ctx)
+	defer cancel()
+	return done, retry(calling, func() error {
+		_, err := e.complete(ctx, calling, c.id.key, claim.Owner, result, retention, known)
+		return err
+	})
 }
 
 // result encodes what a verdict says that an abandoned run has answered.

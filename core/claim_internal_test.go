@@ -85,7 +85,7 @@ func TestHandedOverResultIsACopy(t *testing.T) {
 	c, result := newClaimant(t.Context(), g, &identity{forgets: true}), []byte("first")
 	c.join(t.Context())
 	w := c.waiter
-	g.engine.handOver(Key{}, result)
+	g.engine.handOver(Key{}, store.Grant{State: store.Done, Result: result}, false)
 	copy(result, "other")
 	grant, err := w.answer()
 	assert.NoError(t, err)

@@ -61,6 +61,10 @@ type Config struct {
 	// the runs whose contexts it has ended.
 	StoreTimeout time.Duration
 
+	// UnsettledLimit is how many bytes the runs may hold whose records the store does not take ([Unsettled]): each counts as its result
+	// and 1 KiB. A run that does not fit is given up after StoreTimeout: its record runs until its lease passes. Zero: 64 MiB.
+	UnsettledLimit int64
+
 	// Remark returns what the record of an operation that begins with ctx tells people who look at it: a trace id, an order
 	// number. It is cut after 255 bytes; with Seal, after 156 less the length of the key's name. Nil: the trace id of the
 	// request's traceparent field, if it has one. It is called concurrently, before the claim.

@@ -162,14 +162,17 @@ func TestAbandonedRunsAreRememberedBeyondTheRetention(t *testing.T) {
 			for uncertain, recovery := range recoveries {
 				bubble(t, fmt.Sprintf("crashes %t, set %v, uncertain %t", crashes, set, uncertain), func(t *testing.T) {
 					store := &spy{Store: newStore(t)}
-					g := core.MustNew(core.Config{User: byUser, Store: store}).MustGuard(core.Policy{Record: core.Record{
-						Lease: time.Second, Retention: 2 * time.Second, Abandoned: recovery, RememberAbandoned: set}})
+					e := core.MustNew(core.Config{User: byUser, Store: store})
+					p := core.Policy{Record: core.Record{
+						Lease: time.Second, Retention: 2 * time.Second, Abandoned: recovery, RememberAbandoned: set}}
 					c := post("{}", nil).doing(abandoning)
 					if crashes { // within its lease
 						c, store.renew, store.complete = post("{}", nil), down, down
 					}
-					serve(t, g, c)
+					serve(t, e.MustGuard(p), c)
+					require.Equal(t, crashes, e.Drain(over()) != nil, "the process ends")
 					store.renew, store.complete = nil, nil
+					g := core.MustNew(core.Config{User: byUser, Store: store}).MustGuard(p)
 					time.Sleep(remembered - 2*time.Second)
 					if !uncertain {
 						assert.Equal(t, "attempt 2", outcome(t, g, post("{}", nil)))

@@ -389,6 +389,8 @@ func TestFinishedValue(t *testing.T) {
 			work := func(context.Context) ([]byte, error) { return nil, nil }
 			_, err := do(t.Context(), e, "k", p, work)
 			assert.NoError(t, err, "what was done is not undone by the store")
+			assert.Error(t, e.Drain(over()), "the process ends")
+			e = core.MustNew(core.Config{Store: records})
 			time.Sleep(2 * time.Second)
 			tries := 0
 			records.complete = func(context.Context) error {

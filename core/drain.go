@@ -7,10 +7,11 @@ import (
 
 // Drain prepares a shutdown. From now on a request that would run is refused with 503 shutting_down
 // ([codes.ShuttingDown]); duplicates of finished operations are still answered. Drain waits for the runs
-// that have begun, and returns nil when the last one is settled.
+// that have begun, and returns nil when the last one is settled. Runs whose records the store has not taken yet ([Unsettled]) are among
+// them; Drain has the store asked at once.
 //
-// When ctx ends first, Drain ends the contexts of the runs that are left, with [ErrShutdown], gives them
-// [Config.StoreTimeout] to finish, and returns context.Cause(ctx). The engine begins no more runs
+// When ctx ends first, Drain gives up what is unsettled ([RunUnfinished]). It ends the contexts of the runs that are left, with
+// [ErrShutdown], gives them [Config.StoreTimeout] to finish, and returns context.Cause(ctx). The engine begins no more runs
 // after that. Drain may be called more than once, also concurrently. Call it before the server's
 // Shutdown, with the same context.
 func (e *Engine) Drain(ctx context.Context) error {
@@ -24,14 +25,18 @@ func (e *Engine) Drain(ctx context.Context) error {
 	}
 	drained := l.drained
 	l.mu.Unlock()
+	e.late.mu.Lock()
+	e.late.beginAll()
+	e.late.mu.Unlock()
 
 	select {
 	case <-drained:
 		return nil
 	case <-ctx.Done():
 	}
+	gaveUp := e.late.close()
 	l.mu.Lock()
-	if l.running == 0 {
+	if l.running == 0 && !gaveUp {
 		l.mu.Unlock()
 		return nil // both at once
 	}

@@ -32,6 +32,7 @@ type Engine struct {
 	audit        func(context.Context, operations.Action) error
 	refuse       func(context.Context, *Refusal) *Response
 	runs         runs
+	late         lateRuns
 	cleanups     chan struct{} // bounds the releases that follow a failed Acquire
 	waitsMu      sync.Mutex
 	waits        map[Key]*wait // each has callers
@@ -53,6 +54,7 @@ func New(c Config) (*Engine, error) {
 			"have no effect with a %T, which can't keep a record for the next attempt: a store needs the capabilities Checkpoint and Fail", c.Store)
 	}
 	f.addIf(c.User.fault != "", "User", "%s", c.User.fault)
+	f.addIf(c.UnsettledLimit < 0, "UnsettledLimit", "is negative: %d", c.UnsettledLimit)
 	f.addIf(c.StoreTimeout < 0, "StoreTimeout", "is negative: %v", c.StoreTimeout)
 	prefix, secrets, seal := c.prefix(&f, can.InProcess), newRing(&f, "Secrets", c.Secrets), c.sealer(&f)
 	if err := f.err(); err != nil {
@@ -81,6 +83,9 @@ func New(c Config) (*Engine, error) {
 		refuse:       c.Refuse,
 		cleanups:     make(chan struct{}, maxCleanups),
 		waits:        map[Key]*wait{},
+	}
+	if e.late.limit = c.UnsettledLimit; e.late.limit == 0 {
+		e.late.limit = defaultUnsettledLimit
 	}
 	if e.storeTimeout == 0 {
 		e.storeTimeout = defaultStoreTimeout

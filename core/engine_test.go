@@ -529,13 +529,14 @@ func TestSettingsOfTheEngine(t *testing.T) {
 		"Secrets": func(c *core.Config) {
 			c.Secrets = []core.Secret{{Name: "s-1", Key: []byte(strings.Repeat("0123456789", 4))}}
 		},
-		"Seal":         func(c *core.Config) { c.Seal = sealUnder("a") },
-		"StoreTimeout": func(c *core.Config) { c.StoreTimeout = time.Second },
-		"Audit":        func(c *core.Config) { c.Audit = func(context.Context, operations.Action) error { return nil } },
-		"Remark":       func(c *core.Config) { c.Remark = func(context.Context) string { return "" } },
-		"Observe":      func(c *core.Config) { c.Observe = func(context.Context, core.Event) {} },
-		"ObserveStore": func(c *core.Config) { c.ObserveStore = func(context.Context, string, time.Duration, error) {} },
-		"Refuse":       func(c *core.Config) { c.Refuse = func(context.Context, *core.Refusal) *core.Response { return nil } },
+		"Seal":           func(c *core.Config) { c.Seal = sealUnder("a") },
+		"StoreTimeout":   func(c *core.Config) { c.StoreTimeout = time.Second },
+		"UnsettledLimit": func(c *core.Config) { c.UnsettledLimit = 1 << 20 },
+		"Audit":          func(c *core.Config) { c.Audit = func(context.Context, operations.Action) error { return nil } },
+		"Remark":         func(c *core.Config) { c.Remark = func(context.Context) string { return "" } },
+		"Observe":        func(c *core.Config) { c.Observe = func(context.Context, core.Event) {} },
+		"ObserveStore":   func(c *core.Config) { c.ObserveStore = func(context.Context, string, time.Duration, error) {} },
+		"Refuse":         func(c *core.Config) { c.Refuse = func(context.Context, *core.Refusal) *core.Response { return nil } },
 	}
 	fields := reflect.VisibleFields(reflect.TypeFor[core.Config]())
 	require.Len(t, values, len(fields))

@@ -50,12 +50,15 @@ const (
 	// StoreIsLocal: the engine has an in-process store, which forgets everything at a restart and
 	// knows nothing of other instances. [New] reports it once.
 	StoreIsLocal
+	// Unsettled: the run has ended, and its caller gets its answer, although the store has not taken the record in time: Err says why. The engine
+	// goes on, and the ending event follows, which is Late.
+	Unsettled
 	// Operated: an operator has released, settled or forgotten an operation ([Engine.Operations]), or Err says why not.
 	Operated
 )
 
 var kindNames = [...]string{"invalid", "started", "completed", "released", "abandoned", "lost", "unfinished",
-	"lease lost", "renewal failed", "replayed", "refused", "passed", "unprotected", "store is local", "operated"}
+	"lease lost", "renewal failed", "replayed", "refused", "passed", "unprotected", "store is local", "unsettled", "operated"}
 
 // String returns the kind's name in lower case.
 func (k Kind) String() string {
@@ -94,6 +97,8 @@ type Event struct {
 	// Failed says that the run has failed; Panicked, that it ended with a panic or
 	// runtime.Goexit, which goes on.
 	Failed, Panicked bool
+	// Late says that the run's caller had its answer before this, its ending event: an Unsettled has come first. Elapsed is the same in both.
+	Late bool
 	// Action, Actor and Reason are what an operator has done, who that is, and why, if the event is Operated.
 	Action, Actor, Reason string
 	// Err is the error behind the event, if any: of the handler, possibly in an [adapter.ErrUnrendered], of
@@ -129,7 +134,7 @@ func LogEvents(logger *slog.Logger, refusals slog.Level) func(context.Context, E
 	return func(ctx context.Context, e Event) {
 		level, what := slog.LevelDebug, e.Kind.String()
 		switch e.Kind {
-		case Unprotected, LeaseLost, RunLost, RunAbandoned, RenewFailed, RunUnfinished, Operated:
+		case Unprotected, LeaseLost, RunLost, RunAbandoned, RenewFailed, RunUnfinished, Unsettled, Operated:
 			level = slog.LevelWarn
 		case Started:
 			if e.Takeover {

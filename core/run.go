@@ -165,11 +165,12 @@ var errRunEnded = errors.New("idem: the run has ended")
 type runContext struct {
 	Run
 	lease
-	route   string
-	started time.Time     // when the store was asked for the claim: the lease has begun since
-	waited  time.Duration // for the claim
-	forgets bool          // it leaves no record if it succeeds
-	keptFor time.Duration // how long its result is kept; zero: it was not
+	route       string
+	fingerprint string        // as the claim has it
+	started     time.Time     // when the store was asked for the claim: the lease has begun since
+	waited      time.Duration // for the claim
+	forgets     bool          // it leaves no record if it succeeds
+	keptFor     time.Duration // how long its result is kept; zero: it was not
 
 	values  context.Context    // the caller's context
 	unwatch func() bool        // gives up waiting for the caller's end
@@ -190,7 +191,7 @@ type runContext struct {
 // begin makes the run of a claim that c has acquired. It returns nil if no more runs may begin. outer is the run in
 // which it is called, if any.
 func (g *Guard) begin(ctx context.Context, outer *Run, c *claimant, grant store.Grant) *runContext {
-	run := &runContext{values: ctx, route: c.id.route, started: c.asked}
+	run := &runContext{values: ctx, route: c.id.route, fingerprint: c.claim.Fingerprint, started: c.asked}
 	run.guard, run.outer = g, outer
 	run.key, run.owner, run.id, run.attempt = c.id.key, c.claim.Owner, grant.ID, grant.Attempt
 	run.takeover, run.forgets, run.waited = grant.Attempt > 1 && !grant.Free, c.id.forgets, c.waited()

@@ -72,7 +72,12 @@ func (c *runContext) settlement(o *outcome, decided Disposition) settlement {
 func (c *runContext) settle(o outcome) (instead *Refusal) {
 	g, e := c.guard, c.guard.engine
 	e.runs.endLease(c)
-	defer e.runs.end(c)
+	late := false
+	defer func() {
+		if !late {
+			e.runs.end(c)
+		}
+	}()
 	defer c.close()
 
 	decided := Disposition(c.decided.Load())
@@ -81,64 +86,46 @@ func (c *runContext) settle(o outcome) (instead *Refusal) {
 		s.instead = g.told(s.instead)
 		o.status = s.instead.Status
 	}
-	elapsed := time.Since(c.started)
-	retention, known := g.policy.Retention, g.policy.RefuseExpired
-	if g.policy.RetainFromStart {
-		retention -= elapsed
-	}
-	if s.record == Keep && retention <= 0 { // the result would be kept for no time
-		if known += retention; known <= 0 {
-			s.record = Release
-		}
-	}
 	if s.failed && g.policy.Duplicate.kind == rejects {
 		o.result = failed
 	}
 	if c.forgets && !s.failed && decided == byDefault && !c.lost() {
-		e.handOver(c.key, o.result)
+		e.handOver(c.key, store.Grant{State: store.Done, Result: o.result}, false)
 	}
 
-	ev := Event{Route: c.route, Key: c.key, ID: c.id, Attempt: c.attempt, Status: o.status,
-		Elapsed: elapsed, Failed: s.failed, Panicked: o.panicked, Err: o.err}
-	if r := c.answered.Load(); r != nil && ev.Err == nil {
-		ev.Err = r
+	u := unsettled{run: c, values: c.values, record: s.record, failed: s.failed, result: o.result, ended: time.Now()}
+	u.event = Event{Route: c.route, Key: c.key, ID: c.id, Attempt: c.attempt, Status: o.status,
+		Elapsed: u.ended.Sub(c.started), Failed: s.failed, Panicked: o.panicked, Err: o.err}
+	if r := c.answered.Load(); r != nil && o.err == nil {
+		u.event.Err = r
 	}
-	var err error
-	switch s.record {
-	case Release:
-		ev.Kind = Released
-		if s.failed {
-			again := o.again || o.panicked
-			if s.instead != nil {
-				again = FailedByStatus(&Response{Status: s.instead.Status}) || s.instead.RetryAfter > 0
-			}
-			err = c.fail(again || g.policy.Key.event, decided) // a sender tries again whatever the answer
-		} else { // nothing of it is to be remembered, not even that it has been committed
-			_, err = e.complete(c.values, c.key, c.owner, nil, 0, 0)
+	// What an earlier run has kept stays so, unless this one has advanced, or is to end it.
+	if u.fail = s.failed && e.can.Fail != nil && (c.advanced() || c.goesOn && decided == Release); u.fail {
+		u.goesOn = o.again || o.panicked
+		if s.instead != nil {
+			u.goesOn = FailedByStatus(&Response{Status: s.instead.Status}) || s.instead.RetryAfter > 0
 		}
-	case Abandon:
-		ev.Kind = RunAbandoned
-		err = e.abandon(c.values, c.key, c.owner)
-	case Keep:
-		ev.Kind = Completed
-		var full bool
-		if full, err = e.complete(c.values, c.key, c.owner, o.result, max(retention, 1), known); full {
-			ev.Err = store.ErrFull
+		u.goesOn = (u.goesOn || g.policy.Key.event) && decided != Release // a sender tries again whatever the answer
+	}
+	if u.record == byDefault {
+		u.err = errRunsOn
+	} else {
+		calling, cancel := e.storeContext(c.values)
+		defer cancel()
+		if u.try(calling) {
+			var held *unsettled
+			held, late = e.late.settle(calling, u)
+			u = *held
 		}
-	default:
-		err = errRunsOn
 	}
 	c.ended.Store(true)
-	if err == nil && ev.Kind == Completed {
-		c.keptFor = retention
+	if late {
+		return s.instead
 	}
-	switch {
-	case errors.Is(err, store.ErrLost):
-		ev.Kind, ev.Err = RunLost, err
-	case err != nil:
-		ev.Kind, ev.Err = RunUnfinished, err
+	if u.err == nil && u.event.Kind == Completed {
+		_, c.keptFor, _ = u.plan()
 	}
-	g.observe(c.values, ev)
+	u.end()
 	return s.instead
 }
 

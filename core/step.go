@@ -254,16 +254,6 @@ func (r *Run) advanced() bool {
 	return p.derived.Load() || len(p.written) > 1
 }
 
-// fail ends the record of a run that has failed, and that is to be released. again says that it failed so that another try makes sense.
-func (c *runContext) fail(again bool, decided Disposition) error {
-	e := c.guard.engine
-	switch {
-	case e.can.Fail == nil, !c.advanced() && !(c.goesOn && decided == Release):
-		return e.release(c.values, c.key, c.owner) // what an earlier run has kept stays so
-	}
-	return e.fail(c.values, c.key, c.owner, again && decided != Release)
-}
-
 // lookFree returns a record that is free; without a State: there is none.
 func (e *Engine) lookFree(ctx context.Context, key Key) (store.Record, error) {
 	if e.can.Fail == nil || e.can.Inspect == nil {
@@ -280,8 +270,4 @@ func (e *Engine) lookFree(ctx context.Context, key Key) (store.Record, error) {
 
 func (e *Engine) checkpoint(ctx context.Context, key Key, owner store.Owner, steps []byte) error {
 	return e.persist(ctx, "checkpoint", func(ctx context.Context) error { return e.can.Checkpoint(ctx, key.raw, owner, steps) })
-}
-
-func (e *Engine) fail(ctx context.Context, key Key, owner store.Owner, goesOn bool) error {
-	return e.persist(ctx, "fail", func(ctx context.Context) error { return e.can.Fail(ctx, key.raw, owner, goesOn) })
 }

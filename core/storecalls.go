@@ -29,20 +29,17 @@ func (e *Engine) call(ctx context.Context, name string, call func() error) error
 	return err
 }
 
-// complete completes a record. If the store has no room for the result, the record is completed
+// complete completes a record, in one try. If the store has no room for the result, the record is completed
 // without it, and full is true: that the operation has been done must be remembered, and takes no
 // more room than the record already has. known is how much longer the key is known than the result is kept; zero: no longer.
-func (e *Engine) complete(ctx context.Context, key Key, owner store.Owner, result []byte, retention, known time.Duration) (full bool, err error) {
-	calling, cancel := e.storeContext(ctx)
-	defer cancel()
+// calling is the call's context, ctx the caller's.
+func (e *Engine) complete(ctx, calling context.Context, key Key, owner store.Owner, result []byte, retention, known time.Duration) (full bool, err error) {
 	complete := func(result []byte) error {
-		return retry(calling, func() error {
-			return e.call(ctx, "complete", func() error {
-				if known > 0 {
-					return e.can.Outlive(calling, key.raw, owner, result, retention, known)
-				}
-				return e.store.Complete(calling, key.raw, owner, result, retention)
-			})
+		return e.call(ctx, "complete", func() error {
+			if known > 0 {
+				return e.can.Outlive(calling, key.raw, owner, result, retention, known)
+			}
+			return e.store.Complete(calling, key.raw, owner, result, retention)
 		})
 	}
 	if err = complete(result); errors.Is(err, store.ErrFull) && len(result) > 0 {
@@ -53,10 +50,6 @@ func (e *Engine) complete(ctx context.Context, key Key, owner store.Owner, resul
 
 func (e *Engine) release(ctx context.Context, key Key, owner store.Owner) error {
 	return e.persist(ctx, "release", func(ctx context.Context) error { return e.store.Release(ctx, key.raw, owner) })
-}
-
-func (e *Engine) abandon(ctx context.Context, key Key, owner store.Owner) error {
-	return e.persist(ctx, "abandon", func(ctx context.Context) error { return e.store.Abandon(ctx, key.raw, owner) })
 }
 
 // persist calls the store, and retries, within the deadline of one call.

@@ -74,14 +74,15 @@ func (e *Engine) freeSlot() {
 	}
 }
 
-// handOver gives the result of a run that leaves no record to those who have joined.
-func (e *Engine) handOver(key Key, result []byte) {
+// handOver gives the result of a run to those who have joined: to all if it is settled late, and else, because the run leaves no record,
+// to those who have joined for that.
+func (e *Engine) handOver(key Key, grant store.Grant, late bool) {
 	e.waitsMu.Lock()
 	defer e.waitsMu.Unlock()
 	if k := e.waits[key]; k != nil {
-		grant := store.Grant{State: store.Done, Result: bytes.Clone(result)}
+		grant.Result = bytes.Clone(grant.Result)
 		for w := range k.callers {
-			if w.id.forgets {
+			if late || w.id.forgets {
 				k.answer(w, func() (store.Grant, error) { return grant, nil })
 			}
 		}
