@@ -82,6 +82,8 @@ type Result[T any] struct {
 // is not UTF-8, wherever in the value, is such a one; use []byte for it. If fn returns an error, Do returns
 // it as it is, and the run has failed (see [Record].OnFailure).
 //
+// If ctx has ended before the call, Do returns its error and does nothing.
+//
 // fn gets a context from which [RunFrom] returns the run. The context ends when ctx ends, when the lease
 // is lost, and at a shutdown.
 //
@@ -178,6 +180,9 @@ type taskCall struct {
 
 // do does what the guard decides about the call.
 func (t *taskCall) do(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err // fn would begin in vain
+	}
 	id := t.identify()
 	d := t.guard.decide(ctx, &id)
 	switch d.action {

@@ -350,10 +350,23 @@ func TestDoWithTheContextOfAnEndedRun(t *testing.T) {
 	_, err := core.Do(t.Context(), task, core.Call{Key: "k"}, fn)
 	require.NoError(t, err)
 	require.Error(t, kept.Err())
-	r, err := core.Do(kept, task, core.Call{Key: "k"}, fn)
+	r, err := core.Do(context.WithoutCancel(kept), task, core.Call{Key: "k"}, fn)
 	assert.NoError(t, err)
 	assert.Equal(t, core.Result[int]{Value: 1, Replayed: true}, r)
 	assert.Equal(t, 1, calls)
+}
+
+// A call whose context has ended runs nothing and claims nothing.
+func TestDoWithAContextThatHasEnded(t *testing.T) {
+	records := &spy{Store: newStore(t)}
+	task := core.MustNew(core.Config{Store: records}).MustTask(core.TaskPolicy{Name: "n", FailOpen: true})
+	late, cancel := context.WithDeadline(t.Context(), time.Unix(1, 0))
+	defer cancel()
+	for want, ctx := range map[error]context.Context{context.Canceled: over(), context.DeadlineExceeded: late} {
+		_, err := core.Do(ctx, task, core.Call{Key: "k"}, func(context.Context) (int, error) { t.Error("it runs"); return 1, nil })
+		assert.Equal(t, want, err)
+	}
+	assert.Zero(t, records.acquires.Load())
 }
 
 func TestContextsOfTasks(t *testing.T) {
