@@ -11,9 +11,13 @@ import (
 // Exclude leaves out the values at paths, and under [Params] the default names as well. Path parameters
 // always count.
 //
-// The default names are a request's own metadata (timestamp, ts, _t, requestTime, nonce, sign,
-// signature) and coordinates (lat, lng, lon, latitude, longitude), in any case, with or without _ and -,
-// at the top level of the query, a form and a JSON object.
+// The default names are these, in any case, with or without _ and -, at the top level of the query, a form and a JSON object:
+//
+//   - timestamp, ts, _t, requestTime and nonce never count.
+//   - sign and signature do not count beside one of these, but _t: they sign this try. Without one they count. (What a verifier has
+//     consumed never counts, and is not one of these.)
+//   - lat, lng, lon, latitude and longitude do not count if anything else of the query or body does: they say where the client
+//     was. If nothing else counts, they are what the request is about, and count.
 //
 // A path is made of member names and array indices joined by dots, and matches
 // exactly, case included: "device.gps", "items.*.ts", "**.traceId". "*" stands for
@@ -102,7 +106,7 @@ func (g *Guard) compileParameters(f *faults) {
 	}
 	if g.params.Exclude != nil && k.kind == keyParams && !k.onlyExcluded {
 		for _, path := range k.excluded {
-			f.addIf(canon.IsDefault(path), "Key", "Exclude: %q is left out in any case; leave it out", path)
+			f.addIf(canon.NeverCounts(path), "Key", "Exclude: %q is left out in any case; leave it out", path)
 		}
 	}
 }

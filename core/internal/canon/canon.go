@@ -127,11 +127,16 @@ type Rules struct {
 	Algorithm Algorithm
 	// MAC, unless nil, makes the digest.
 	MAC *MAC
-	// DefaultNames leaves out the request's own metadata and coordinates, at the top
-	// level of query, form and JSON object: timestamp, ts, _t, requestTime, nonce,
-	// sign, signature, lat, lng, lon, latitude and longitude, in any case, with '_'
-	// and '-' ignored (but _t is not t). Path parameters are never left out, nor are
-	// files: a file called "signature" is content.
+	// DefaultNames leaves out names at the top level of query, form and JSON object, in any case, with '_' and '-'
+	// ignored (but _t is not t):
+	//
+	//   - timestamp, ts, _t, requestTime and nonce.
+	//   - sign and signature, if one of these is there, too, that is not _t, nor one of Input.Consumed. Else they count.
+	//   - lat, lng, lon, latitude and longitude, if query or body has anything else that counts: a pair, a member, a file, or
+	//     a body that is neither a form nor a JSON object. Else they count.
+	//
+	// What Exclude or Select leaves out is as if it were not there. Path parameters are never left out, nor are files: a file called
+	// "signature" is content.
 	DefaultNames bool
 	// Exclude is left out in addition; nil means nothing. The name of a pair is a
 	// path of one segment.
@@ -247,7 +252,8 @@ type scratch struct {
 	json     jsonReader
 	selected int      // pairs found by Rules.Select
 	consumed []string // Input.Consumed
-	order    []int    // of Input.Header
+	notes
+	order []int // of Input.Header
 
 	pairs    []pair // the pairs in out
 	prefix   string // before the names of those to come
@@ -257,6 +263,13 @@ type scratch struct {
 	md5, sha256 hash.Hash // made when first needed
 	sum         [sha256.Size]byte
 	chunk       []byte // for hashing files
+}
+
+// notes are what one reading of a request says about default names.
+type notes struct {
+	leftOut   nameClass // the classes that are left out
+	seen      nameClass // those that there are, of names that would count otherwise
+	otherwise bool      // anything else counts, in the query or the body
 }
 
 // free gives s back to the pool.
@@ -311,6 +324,17 @@ const rawMark = 0x00
 // and s.out[cut:]. It is a part of the body that is in the text as it was sent, and so need not
 // be copied.
 func (s *scratch) canonical(r *Rules, in *Input) (cut int, rest []byte, info Info) {
+	s.notes = notes{leftOut: allDefaultNames}
+	cut, rest, info = s.read(r, in)
+	if counting := s.seen.counting(s.otherwise); counting != 0 { // seldom
+		s.notes = notes{leftOut: allDefaultNames &^ counting}
+		cut, rest, info = s.read(r, in)
+	}
+	return cut, rest, info
+}
+
+// read is canonical while the classes s.leftOut of default names are left out. It notes what there is of them.
+func (s *scratch) read(r *Rules, in *Input) (cut int, rest []byte, info Info) {
 	s.out, s.pairs, s.selected, s.consumed = s.out[:0], s.pairs[:0], 0, in.Consumed
 	s.prefix, s.common = "", 0
 	s.unsorted = false
@@ -366,7 +390,7 @@ func (s *scratch) canonical(r *Rules, in *Input) (cut int, rest []byte, info Inf
 	cut = len(s.out)
 	s.addLines(in.Header, mediaType, len(rest) > 0)
 	if kind == rawBody {
-		info.Raw = true
+		info.Raw, s.otherwise = true, true
 		s.beginLine(false)
 		s.out = append(s.out, rawMark)
 		return len(s.out), in.Body, info

@@ -140,11 +140,11 @@ func TestDefaultNames(t *testing.T) {
 		"lat", "lng", "lon", "latitude", "longitude",
 		"TIMESTAMP", "time_stamp", "time-stamp", "request_time", "Request-Time", "REQUEST__TIME", "_T", "_sign_", "T_S",
 	} {
-		got, _ := text(rules, canon.Input{RawQuery: name + "=1&a=1"})
+		got, _ := text(rules, canon.Input{RawQuery: name + "=1&a=1&ts=1"})
 		assert.Equal(t, "a=1", got, "query %s", name)
-		got, _ = text(rules, canon.Input{ContentType: typeForm, Body: []byte("a=1&" + name)})
+		got, _ = text(rules, canon.Input{ContentType: typeForm, Body: []byte("a=1&ts&" + name)})
 		assert.Equal(t, "body:a=1", got, "form %s", name)
-		got, _ = text(rules, jsonInput(`{"`+name+`":[1],"a":1}`))
+		got, _ = text(rules, jsonInput(`{"`+name+`":[1],"a":1,"Ts":2}`))
 		assert.Equal(t, `{"a":1}`, got, "JSON %s", name)
 		got, _ = text(rules, canon.Input{PathParams: []canon.Pair{{Name: name, Value: "1"}}})
 		assert.NotEmpty(t, got, "path %s", name)
@@ -165,6 +165,67 @@ func TestDefaultNames(t *testing.T) {
 	assert.Equal(t, "b=1&n+once=1", got, "compared decoded")
 	got, _ = text(rules, jsonInput(`{"\u0074s":1,"ts\u0000":2}`))
 	assert.Equal(t, `{"ts\u0000":2}`, got, "compared decoded")
+}
+
+// What is left out for its name can be all that there is, or content.
+func TestDefaultNamesThatCount(t *testing.T) {
+	x := func(names ...string) canon.Rules { return canon.Rules{DefaultNames: true, Exclude: paths(t, names...)} }
+	only := func(names ...string) canon.Rules { return canon.Rules{DefaultNames: true, Select: paths(t, names...)} }
+	rules := canon.Rules{DefaultNames: true}
+	for name, tc := range map[string]struct {
+		rules canon.Rules
+		query string
+		body  string // JSON, a form, or raw bytes
+		want  string
+	}{
+		"a place":                              {rules, "", `{"lat":1,"lng":2}`, `{"lat":1,"lng":2}`},
+		"a place in a query":                   {rules, "lat=1&LNG=2", "", "LNG=2&lat=1"},
+		"a place in a form":                    {rules, "", "lat=1&lng=2", "body:lat=1&body:lng=2"},
+		"a place, half here and half there":    {rules, "lat=1", `{"lng":2}`, "lat=1\n{\"lng\":2}"},
+		"a place and when":                     {rules, "ts=1", `{"lat":1,"_t":2}`, `{"lat":1}`},
+		"a place, and a member":                {rules, "", `{"lat":1,"a":2}`, `{"a":2}`},
+		"a place, and an empty member":         {rules, "", `{"lat":1,"a":{}}`, `{"a":{}}`},
+		"a place, and a pair of the query":     {rules, "a=2", `{"lat":1}`, "a=2\n{}"},
+		"a place, and a field of the form":     {rules, "lat=1", "a=2", "body:a=2"},
+		"a place, and an empty object":         {rules, "lat=1", `{}`, "lat=1\n{}"},
+		"a place, and an array":                {rules, "lat=1", `[]`, "[]"},
+		"a place, and a text":                  {rules, "lat=1", `"a"`, `"a"`},
+		"a place, and bytes":                   {rules, "lat=1", "\x01", "\x00\x01"},
+		"a place, and malformed JSON":          {rules, "lat=1", `{"lat":`, "\x00{\"lat\":"},
+		"a place, and what is excluded":        {x("a"), "a=1", `{"lat":1,"a":2}`, `{"lat":1}`},
+		"a place that is excluded":             {x("lat"), "", `{"lat":1,"lng":2}`, `{"lng":2}`},
+		"a place, the rest of which counts":    {x("a.b"), "", `{"lat":1,"a":{"b":1}}`, `{"a":{}}`},
+		"a place, and a signature of content":  {rules, "", `{"lat":1,"sign":"-"}`, `{"sign":"-"}`},
+		"a place, and a signature of this try": {rules, "ts=1&sign=x", `{"lat":1}`, `{"lat":1}`},
+		"a sign":                               {rules, "", `{"sign":"-","amount":5}`, `{"amount":5,"sign":"-"}`},
+		"a signature":                          {rules, "", `{"signature":"me"}`, `{"signature":"me"}`},
+		"a sign, and _t":                       {rules, "_t=1", `{"sign":"-"}`, `{"sign":"-"}`},
+		"a sign, and a timestamp":              {rules, "", `{"sign":"-","timestamp":1,"a":1}`, `{"a":1}`},
+		"a sign in a form, a nonce in a query": {rules, "Nonce=1", "sign=-&a=1", "body:a=1"},
+		"a sign, and a timestamp deeper":       {rules, "", `{"sign":"-","a":{"timestamp":1}}`, `{"a":{"timestamp":1},"sign":"-"}`},
+		"a sign, and a consumed nonce":         {rules, "eaten=1&nonce=2", `{"sign":"-"}`, `{"sign":"-"}`},
+		"a sign that is excluded":              {x("sign"), "", `{"sign":"-","a":1}`, `{"a":1}`},
+		"a selected sign":                      {only("sign", "a"), "ts=1", `{"sign":"-","a":1,"timestamp":1}`, `{"a":1,"sign":"-"}`},
+		"a selected place":                     {only("lat", "lng"), "", `{"lat":1,"lng":2,"a":1}`, `{"lat":1,"lng":2}`},
+		"a selected place, and more":           {only("lat", "a"), "", `{"lat":1,"lng":2,"a":1}`, `{"a":1}`},
+		"beneath a place":                      {only("lat.deg"), "", `{"lat":{"deg":1},"a":1}`, `{"lat":{"deg":1}}`},
+	} {
+		in := canon.Input{RawQuery: tc.query, Body: []byte(tc.body)}
+		switch {
+		case strings.ContainsAny(tc.body, `{["`):
+			in.ContentType = typeJSON
+		case strings.Contains(tc.body, "="):
+			in.ContentType = typeForm
+		}
+		if strings.Contains(tc.query, "eaten") {
+			in.Consumed = []string{"eaten", "nonce"}
+		}
+		got, _ := text(tc.rules, in)
+		assert.Equal(t, tc.want, got, name)
+	}
+	got, _ := text(rules, canon.Input{RawQuery: "lat=1", PathParams: []canon.Pair{{Name: "id", Value: "7"}}, ContentType: "image/png",
+		Header: []canon.Pair{{Name: "if-match", Value: "1"}}})
+	assert.Equal(t, "id=7&lat=1\nif-match:1\ntype:image/png", got, "path, header and type say nothing of a place")
 }
 
 func TestExclude(t *testing.T) {

@@ -26,7 +26,7 @@ func (s *scratch) readJSON(r *Rules, text []byte) (rest []byte, found int, ok bo
 	j := &s.json
 	j.src, j.rules, j.consumed = text, r, s.consumed
 	j.out, j.spare = s.out, s.spare
-	j.copied, j.selected = 0, 0
+	j.copied, j.selected, j.notes = 0, 0, s.notes
 	j.members, j.states = j.members[:0], j.states[:0]
 
 	all := scope{seeking: r.Select != nil, names: r.DefaultNames || len(s.consumed) > 0}
@@ -35,17 +35,21 @@ func (s *scratch) readJSON(r *Rules, text []byte) (rest []byte, found int, ok bo
 
 	i := j.blanks(0)
 	j.cut(0, i)
+	if i < len(text) && text[i] != '{' {
+		j.otherwise = true
+	}
 	i, _ = j.value(i, all.orNil(), 0)
 	end := i
 	if i >= 0 && j.blanks(i) != len(text) {
 		end = -1
 	}
 	s.out, s.spare = j.out, j.spare
-	switch {
-	case end < 0:
+	if end < 0 {
 		s.out = s.out[:before]
 		return nil, 0, false
-	case len(s.out) == before:
+	}
+	s.notes = j.notes
+	if len(s.out) == before {
 		return text[j.copied:end], j.selected, true
 	}
 	s.out = append(s.out, text[j.copied:end]...)
@@ -73,6 +77,7 @@ type jsonReader struct {
 	spare    []byte   // for putting members in order
 	states   []int32  // a stack of the states of Rules.Exclude and Rules.Select
 	selected int      // the values that Rules.Select has found
+	notes
 }
 
 // member is a member of an object. Its name and value are at start:end in the
@@ -111,9 +116,10 @@ func (sc *scope) onlyNames() bool { return sc.exclude.empty() && !sc.seeking }
 // leavesOut reports whether a member of the outermost object, whose canonical name this is, does
 // not count for its name alone.
 func (j *jsonReader) leavesOut(name []byte) bool {
-	if j.rules.DefaultNames && isDefaultName(name) {
-		return true
-	}
+	return j.rules.DefaultNames && classOf(name)&j.leftOut != 0 || j.isConsumed(name)
+}
+
+func (j *jsonReader) isConsumed(name []byte) bool {
 	for _, consumed := range j.consumed {
 		if isCanonical(name, consumed) {
 			return true
@@ -147,7 +153,7 @@ const (
 // within the array element with the given index (-1 for members).
 func (j *jsonReader) enter(sc, within *scope, name []byte, index int) treatment {
 	*within = scope{}
-	if sc.names && index < 0 && j.leavesOut(name) {
+	if sc.names && index < 0 && j.isConsumed(name) {
 		return excluded
 	}
 	hit := false
@@ -160,13 +166,20 @@ func (j *jsonReader) enter(sc, within *scope, name []byte, index int) treatment 
 	if sc.seeking {
 		j.states, within.sel, within.seeking = j.rules.Select.step(j.states, sc.sel, name, index)
 		within.seeking = !within.seeking
-		switch {
-		case !within.seeking:
-			j.selected++
-		case within.sel.empty():
+		if within.seeking && within.sel.empty() {
 			*within = scope{}
 			return unselected
 		}
+	}
+	if sc.names && index < 0 && j.rules.DefaultNames {
+		class := classOf(name)
+		if j.seen |= class; class&j.leftOut != 0 {
+			*within = scope{}
+			return excluded
+		}
+	}
+	if sc.seeking && !within.seeking {
+		j.selected++
 	}
 	return counts
 }
@@ -430,6 +443,9 @@ func (j *jsonReader) object(i int, sc *scope, depth int) (end int, kept bool) {
 	}
 	members := j.members[base:]
 	j.members = j.members[:base]
+	if depth == 1 && dropped < len(members) {
+		j.otherwise = true
+	}
 	if !sorted && !j.sort(i, members) {
 		return -1, false
 	}

@@ -15,11 +15,11 @@ import (
 // too, so that both see the same one. But parts that are written as every client writes them
 // are read here, without copies. At the first one that is not, mime/multipart takes over.
 func (s *scratch) multipart(r *Rules, contentType string, body []byte) bool {
-	out, pairs, selected := len(s.out), len(s.pairs), s.selected
+	out, pairs, selected, notes := len(s.out), len(s.pairs), s.selected, s.notes
 	if s.addParts(r, contentType, body) {
 		return true
 	}
-	s.out, s.pairs, s.selected = s.out[:out], s.pairs[:pairs], selected
+	s.out, s.pairs, s.selected, s.notes = s.out[:out], s.pairs[:pairs], selected, notes
 	return false
 }
 

@@ -155,16 +155,17 @@ func (s *scratch) looksAtNames(r *Rules) bool {
 
 // admits reports whether a pair of this name counts, and counts it if it is selected.
 func (s *scratch) admits(r *Rules, name []byte, isFile bool) bool {
-	if !isFile && (r.DefaultNames && isDefaultName(name) || isOneOf(s.consumed, name)) {
+	if !isFile && isOneOf(s.consumed, name) || r.Exclude.matchesPair(name) || r.Select != nil && !r.Select.matchesPair(name) {
 		return false
 	}
-	if r.Exclude.matchesPair(name) {
-		return false
-	}
-	if r.Select != nil {
-		if !r.Select.matchesPair(name) {
+	if r.DefaultNames && !isFile {
+		class := classOf(name)
+		if s.seen |= class; class&s.leftOut != 0 {
 			return false
 		}
+	}
+	s.otherwise = true
+	if r.Select != nil {
 		s.selected++
 	}
 	return true

@@ -42,8 +42,8 @@ func touch(a, b []segment) bool {
 	return touch(a[1:], b[1:])
 }
 
-// IsDefault reports whether path matches nothing but a name that [Rules.DefaultNames] leaves out.
-func IsDefault(path string) bool {
+// NeverCounts reports whether path matches nothing but a name that [Rules.DefaultNames] leaves out whatever else there is.
+func NeverCounts(path string) bool {
 	s := steps(path)
-	return len(s) == 1 && s[0].kind == literal && isDefaultName([]byte(s[0].name))
+	return len(s) == 1 && s[0].kind == literal && classOf([]byte(s[0].name))&(stamps|shortStamp) != 0
 }

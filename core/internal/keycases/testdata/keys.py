@@ -124,15 +124,14 @@ def client_key(request):
 
 # ---------------------------------------------------------------- what does not count
 
-DEFAULT_NAMES = {
-    b"timestamp", b"ts", b"requesttime", b"nonce", b"sign", b"signature",
-    b"lat", b"lng", b"lon", b"latitude", b"longitude",
-}  # fmt: skip
+STAMPS = {b"timestamp", b"ts", b"requesttime", b"nonce"}
+SIGNATURES = {b"sign", b"signature"}
+COORDINATES = {b"lat", b"lng", b"lon", b"latitude", b"longitude"}
 
 
-def is_default_name(name):
+def folded(name):
     """In any case, with _ and - ignored; but _t is not t."""
-    return name.lower() == b"_t" or re.sub(b"[_-]", b"", name.lower()) in DEFAULT_NAMES
+    return b"_t" if name.lower() == b"_t" else re.sub(b"[_-]", b"", name.lower())
 
 
 ONE, MANY = object(), object()  # * and **
@@ -161,6 +160,8 @@ class Rules:
         self.consumed = consumed
         by_params = policy.get("key", "") == "" and policy.get("fields") is None
         self.default_names = by_params and policy.get("exclude_only") is None
+        self.counting = set()  # the default names that count all the same
+        self.there = set()  # those that there are, folded
         excluded = (policy.get("exclude") or []) + (policy.get("exclude_only") or [])
         self.excluded = [compile_path(p) for p in excluded]
         fields = policy.get("fields")
@@ -173,10 +174,25 @@ class Rules:
         return hashlib.new(self.algorithm, content).hexdigest().encode()
 
     def leaves_out(self, path, is_file=False):
-        if len(path) == 1 and not is_file:
-            if path[0] in self.consumed or self.default_names and is_default_name(path[0]):
-                return True
-        return any(matches(p, path) for p in self.excluded)
+        if any(matches(p, path) for p in self.excluded):
+            return True
+        if len(path) > 1 or is_file:
+            return False
+        if path[0] in self.consumed:
+            return True
+        name = folded(path[0])
+        if not self.default_names or name not in {b"_t"} | STAMPS | SIGNATURES | COORDINATES:
+            return False
+        self.there.add(name)
+        return name not in self.counting
+
+    def decide(self, anything):
+        """What counts of the default names; anything says whether anything else does, in query or body."""
+        if not self.there & STAMPS:
+            self.counting |= self.there & SIGNATURES
+        if not anything and not self.counting:
+            self.counting |= self.there & COORDINATES
+        return self.counting
 
     def selects(self, path):
         return self.fields is None or any(matches(p, path) for p in self.fields)
@@ -430,6 +446,12 @@ def is_json(media):
 
 
 def canonical_text(request, rules, policy):
+    text, anything = read(request, rules, policy)
+    return read(request, rules, policy)[0] if rules.decide(anything) else text
+
+
+def read(request, rules, policy):
+    """The text, and whether anything of query and body counts."""
     content_type = request.first("Content-Type")
     media = media_type(content_type)
     pairs = [(n, False, quote_plus(n).encode() + b"=" + quote_plus(v).encode()) for n, v in request.params]
@@ -437,7 +459,7 @@ def canonical_text(request, rules, policy):
     document = raw = None
 
     if request.body:
-        found = rules.selected
+        found, there = rules.selected, set(rules.there)
         try:
             if request.first("Content-Encoding").strip(b" \t").lower() not in (b"", b"identity"):
                 raise Raw
@@ -450,9 +472,10 @@ def canonical_text(request, rules, policy):
             else:
                 raise Raw
         except Raw:
-            rules.selected = found
+            rules.selected, rules.there = found, there
             raw = b"\0" + request.body
 
+    anything = len(pairs) > len(request.params) or raw is not None or document not in (None, b"{}")
     # Repeats stay in their order, but the files come last.
     pairs.sort(key=lambda pair: pair[:2])
 
@@ -472,7 +495,7 @@ def canonical_text(request, rules, policy):
     ):
         parts.append(b"type:" + media.replace(b"\n", b"\n "))
     parts += [raw] if raw is not None else []
-    return b"\n".join(parts)
+    return b"\n".join(parts), anything
 
 
 # ---------------------------------------------------------------- keys
