@@ -47,7 +47,7 @@ type lateRun struct {
 }
 
 // settle goes on with a run whose first try has failed: until the deadline of calling, and if that does not help, in the background. It
-// returns the run as it is then; late says that it is not settled, and that its caller gets its answer now.
+// returns the run as it is then; late says that it is not settled, and that its caller gets its answer now: answered is to follow.
 func (l *lateRuns) settle(calling context.Context, run unsettled) (_ *unsettled, late bool) {
 	u := &run
 	l.add(u)
@@ -70,11 +70,6 @@ func (l *lateRuns) settle(calling context.Context, run unsettled) (_ *unsettled,
 	}
 	u.result = bytes.Clone(u.result) // its buffer is the next request's
 	u.values = context.WithoutCancel(u.values)
-	late = true
-	defer l.answered(u)
-	ev := u.event
-	ev.Kind, ev.Err = Unsettled, u.first
-	u.run.guard.observe(u.values, ev)
 	return u, true
 }
 

@@ -191,7 +191,7 @@ type runContext struct {
 // begin makes the run of a claim that c has acquired. It returns nil if no more runs may begin. outer is the run in
 // which it is called, if any.
 func (g *Guard) begin(ctx context.Context, outer *Run, c *claimant, grant store.Grant) *runContext {
-	run := &runContext{values: ctx, route: c.id.route, fingerprint: c.claim.Fingerprint, started: c.asked}
+	run := &runContext{values: ctx, route: c.id.route, fingerprint: c.id.fingerprint, started: c.asked}
 	run.guard, run.outer = g, outer
 	run.key, run.owner, run.id, run.attempt = c.id.key, c.claim.Owner, grant.ID, grant.Attempt
 	run.takeover, run.forgets, run.waited = grant.Attempt > 1 && !grant.Free, c.id.forgets, c.waited()

@@ -113,15 +113,19 @@ func (c *runContext) settle(o outcome) (instead *Refusal) {
 		calling, cancel := e.storeContext(c.values)
 		defer cancel()
 		if u.try(calling) {
-			var held *unsettled
-			held, late = e.late.settle(calling, u)
-			u = *held
+			var left *unsettled
+			if left, late = e.late.settle(calling, u); late {
+				c.ended.Store(true)
+				defer e.late.answered(left)
+				ev := left.event
+				ev.Kind, ev.Err = Unsettled, left.first
+				g.observe(c.values, ev)
+				return s.instead
+			}
+			u = *left
 		}
 	}
 	c.ended.Store(true)
-	if late {
-		return s.instead
-	}
 	if u.err == nil && u.event.Kind == Completed {
 		_, c.keptFor, _ = u.plan()
 	}

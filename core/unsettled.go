@@ -51,7 +51,7 @@ func (u *unsettled) plan() (record Disposition, retention, known time.Duration) 
 const maxRenewals = 3
 
 // call has the store take the record.
-func (u *unsettled) call(calling context.Context) (err error) {
+func (u *unsettled) call(calling context.Context) error {
 	c, e := u.run, u.run.guard.engine
 	record, retention, known := u.plan()
 	switch {
@@ -65,7 +65,7 @@ func (u *unsettled) call(calling context.Context) (err error) {
 			result, without = nil, fmt.Errorf("%w: it takes the record, but not the result: %w", store.ErrFull, u.first)
 		}
 		full, err := e.complete(u.values, calling, c.key, c.owner, result, max(retention, 1), known)
-		if full || len(result) < len(u.result) {
+		if err == nil && (full || len(result) < len(u.result)) {
 			u.event.Err = without
 		}
 		return err
@@ -73,7 +73,7 @@ func (u *unsettled) call(calling context.Context) (err error) {
 	u.event.Kind = Released
 	switch {
 	case !u.failed: // nothing of it is to be remembered, not even that it has been committed
-		_, err = e.complete(u.values, calling, c.key, c.owner, nil, 0, 0)
+		_, err := e.complete(u.values, calling, c.key, c.owner, nil, 0, 0)
 		return err
 	case u.fail:
 		return e.call(u.values, "fail", func() error { return e.can.Fail(calling, c.key.raw, c.owner, u.goesOn) })
@@ -139,6 +139,8 @@ func (u *unsettled) renew() (again bool) {
 		e.late.renewed(u, sent.Add(lease))
 	case errors.Is(err, store.ErrLost):
 		return u.try(calling) // which finds out why
+	default:
+		u.due = time.Now().Add(lease / 10)
 	}
 	return true
 }

@@ -497,25 +497,64 @@ var ofCalls = []testCase{
 		name: "a lapsed claim that nobody took is still its owner's",
 		why:  "a pause of the process longer than the lease must not lose the result if no other run has begun; without Takeover the record stays abandoned, however often it is looked at",
 		run: func(s *env) {
+			type end struct {
+				by   func(key string, owner store.Owner)
+				then store.State // of the record, as an Inspector has it; zero: it is gone
+			}
+			ends := map[string]end{
+				"completed": {func(key string, owner store.Owner) { s.complete(key, owner, []byte("late"), long) }, store.Done},
+				"abandoned": {s.abandon, store.Abandoned},
+				"released":  {s.release, 0},
+				"forgotten": {func(key string, owner store.Owner) { s.complete(key, owner, nil, 0) }, 0},
+			}
+			if s.can.Fail != nil {
+				ends["failed"] = end{func(key string, owner store.Owner) { s.fail(key, owner, true) }, store.Free}
+				ends["failed for good"] = end{func(key string, owner store.Owner) { s.fail(key, owner, false) }, 0}
+			}
+			if s.can.Outlive != nil {
+				ends["completed, and known for longer"] = end{func(key string, owner store.Owner) { s.outlive(key, owner, []byte("late"), long, long) }, store.Done}
+			}
 			claims := map[string]store.Claim{}
-			for _, key := range []string{"renewed", "completed", "released", "abandoned"} {
-				claims[key] = lapsing()
-				s.begin(key, claims[key])
+			for name := range ends {
+				for _, renewed := range []bool{false, true} {
+					key := fmt.Sprint(name, renewed)
+					claims[key] = telling(lapsing(), "p")
+					s.begin(key, claims[key])
+				}
 			}
 			s.pass(short)
-			for key := range claims {
-				s.look(key, store.Abandoned, 1)
-				s.look(key, store.Abandoned, 1)
+			for name, end := range ends {
+				for _, renewed := range []bool{false, true} {
+					key := fmt.Sprint(name, renewed)
+					c := claims[key]
+					s.look(key, store.Abandoned, 1)
+					s.look(key, store.Abandoned, 1)
+					if s.can.Checkpoint != nil {
+						s.checkpoint(key, c.Owner, []byte("late"))
+					}
+					if renewed {
+						s.renew(key, c.Owner, long)
+						s.meet(key, taking(), store.Running, 1)
+					}
+					end.by(key, c.Owner)
+					s.powerless(key, c.Owner)
+					if s.can.Inspect != nil && end.then != 0 {
+						if r := s.lookup(key, end.then, 1); r.ID != c.ID {
+							s.Fatalf("the record under %q is of %v, and not of %v", key, r.ID, c.ID)
+						}
+					}
+					switch end.then {
+					case store.Done:
+						s.done(key, 1, []byte("late"))
+					case store.Abandoned:
+						s.meet(key, taking(), store.Acquired, 2)
+					case store.Free:
+						s.meetFree(key, standing(), 2)
+					default:
+						s.begin(key, standing())
+					}
+				}
 			}
-			s.renew("renewed", claims["renewed"].Owner, long)
-			s.meet("renewed", taking(), store.Running, 1)
-			s.complete("completed", claims["completed"].Owner, []byte("late"), long)
-			s.done("completed", 1, []byte("late"))
-			s.release("released", claims["released"].Owner)
-			s.begin("released", standing())
-			s.abandon("abandoned", claims["abandoned"].Owner)
-			s.powerless("abandoned", claims["abandoned"].Owner)
-			s.meet("abandoned", taking(), store.Acquired, 2)
 		},
 	},
 	{
