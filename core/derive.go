@@ -58,6 +58,8 @@ func (e *Engine) newest() string {
 var (
 	errNoSecret = errors.New("idem: Derive: there is no secret; set Config.Secrets")
 	errNoCall   = errors.New("idem: Derive: the call has no name")
+	// Nothing would keep the record for the next attempt, which would have another key.
+	errDeriveEnded = fmt.Errorf("idem: Derive: the run has ended: %w", store.ErrLost)
 )
 
 // Derive returns a key for one call downstream of the run: the Idempotency-Key of a request to a payment provider, say. It has 40
@@ -82,8 +84,8 @@ var (
 // takeover, unless an earlier run was never heard of again. Any other failure (a 402: the form must run after a top-up), and
 // [Run.Release], end the operation: the next one has a new ID. So does a request with other parameters, which is no reuse of a key then.
 //
-// An error says that there is no Config.Secrets, or no longer the one that the record names; that call is empty; or, by errors.Is
-// [codes.NoRun], that r is nil. If a guard has let the request pass ([Run.Unprotected]), the keys are the request's own, and random; but
+// An error says that there is no Config.Secrets, or no longer the one that the record names; that call is empty; by errors.Is [store.ErrLost],
+// that the run has ended; or, by errors.Is [codes.NoRun], that r is nil. If a guard has let the request pass ([Run.Unprotected]), the keys are the request's own, and random; but
 // under FailOpen, with a key that somebody has chosen, the usual ones.
 func (r *Run) Derive(call string) (string, error) {
 	switch {
@@ -91,6 +93,8 @@ func (r *Run) Derive(call string) (string, error) {
 		return "", refusal(codes.NoRun).because(errNoRun)
 	case call == "":
 		return "", errNoCall
+	case r.ended.Load():
+		return "", errDeriveEnded
 	}
 	secret, err := r.secret()
 	if err != nil {

@@ -431,6 +431,10 @@ func TestDeriveErrors(t *testing.T) {
 		return answer(502, "")
 	}))
 	assert.Equal(t, "attempt 1", outcome(t, g, post("{}", nil)), "nothing was derived")
+	var run *core.Run
+	serve(t, g, post("[]", nil).after(func(ctx context.Context) { run = core.RunFrom(ctx) }))
+	_, ended := run.Derive("call")
+	assert.ErrorIs(t, ended, store.ErrLost, "no other attempt would have that key")
 	_, err := core.RunFrom(t.Context()).Derive("call")
 	assert.ErrorIs(t, err, codes.NoRun)
 }

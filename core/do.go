@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
+	"encoding"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -77,10 +78,13 @@ type Result[T any] struct {
 }
 
 // Do runs fn once for call, under the policy of t, and stores its value: as it is if T is []byte, else
-// as JSON. What JSON leaves out of a T (unexported fields, say) is not replayed. A value that can't be encoded, or
-// whose JSON, decoded as a T and encoded again, is another one (the order of members aside), is returned, but not stored: a string that
-// is not UTF-8, wherever in the value, is such a one; use []byte for it. If fn returns an error, Do returns
+// as JSON (a [json.RawMessage] as it is, too). What JSON leaves out of a T (unexported fields, say) is not replayed. A value that can't be
+// encoded, or that would be another one when it is replayed, is returned, but not stored. Such values are: one whose JSON, decoded as a T
+// and encoded again, is different (a string that is not UTF-8, wherever in the value; use []byte for it); one with an interface that
+// would hold another type (bytes, an int or a struct in an any); and a struct that has unexported fields only. If fn returns an error, Do returns
 // it as it is, and the run has failed (see [Record].OnFailure).
+//
+// If ctx has ended before the call, Do returns its error and does nothing.
 //
 // fn gets a context from which [RunFrom] returns the run. The context ends when ctx ends, when the lease
 // is lost, and at a shutdown.
@@ -108,13 +112,8 @@ func Do[T any](ctx context.Context, t *Task, call Call, fn func(ctx context.Cont
 	}
 	op.encode = func() ([]byte, error) { return encodeValue(&r.Value) }
 	op.decode = func(stored []byte) error {
-		if b, ok := any(&r.Value).(*[]byte); ok {
-			*b = stored // it is the caller's, see claimant.acquireOrWait
-			return nil
-		}
-		var v T // a value that is decoded in part is not returned
-		err := json.Unmarshal(stored, &v)
-		if err == nil {
+		v, err := decodeValue[T](stored)
+		if err == nil { // one that is decoded in part is not returned
 			r.Value = v
 		}
 		return err
@@ -129,41 +128,96 @@ func encodeValue[T any](value *T) ([]byte, error) {
 	switch v := any(value).(type) {
 	case *[]byte:
 		return *v, nil
+	case *json.RawMessage: // Marshal would leave out its blanks
+		if len(*v) > 0 && !json.Valid(*v) {
+			return nil, errLossy
+		}
+		return *v, nil
 	case *string: // the usual one: it need not be decoded
 		if !utf8.ValidString(*v) {
 			return nil, errLossy
 		}
 		return json.Marshal(*v)
 	}
-	encoded, err := json.Marshal(*value)
+	encoded, err := marshal(value)
 	if err != nil {
 		return nil, err
 	}
-	var replayed T
-	if err := json.Unmarshal(encoded, &replayed); err != nil {
+	replayed, err := decodeValue[T](encoded)
+	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errLossy, err)
 	}
-	if again, err := json.Marshal(replayed); err != nil || !bytes.Equal(again, encoded) && !sameButOrder(again, encoded) {
+	if again, err := marshal(&replayed); err != nil || !bytes.Equal(again, encoded) || !sameTypes(reflect.ValueOf(value), reflect.ValueOf(&replayed)) {
 		return nil, errLossy
 	}
 	return encoded, nil
 }
 
-// sameButOrder reports whether two JSON texts differ only in the order of members: an interface that held a struct holds
-// a map when it was decoded. The lengths tell what is not UTF-8 (\ufffd) from U+FFFD itself.
-func sameButOrder(a, b []byte) bool {
-	var values [2]any
-	for i, text := range [...][]byte{a, b} {
-		d := json.NewDecoder(bytes.NewReader(text))
-		d.UseNumber()
-		if d.Decode(&values[i]) != nil {
-			return false
+// decodeValue reads what encodeValue has returned. stored belongs to the value.
+func decodeValue[T any](stored []byte) (value T, err error) {
+	switch v := any(&value).(type) {
+	case *[]byte:
+		*v = stored
+	case *json.RawMessage:
+		if len(stored) > 0 { // an empty one, unlike nil, is no JSON
+			*v = stored
 		}
+	default:
+		err = json.Unmarshal(stored, &value)
 	}
-	return len(a) == len(b) && reflect.DeepEqual(values[0], values[1])
+	return value, err
 }
 
-var errLossy = errors.New("idem: the value would be replayed as another one: its JSON, decoded and encoded again, is not the same")
+// marshal is json.Marshal, but leaves <, > and & in a json.RawMessage as they are.
+func marshal(value any) ([]byte, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	err := e.Encode(value)
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), err
+}
+
+// sameTypes reports whether two values whose JSON is equal have the same types also where T has an interface: that which held an int holds
+// a float64, and so on. What JSON sees nothing of is another value, too.
+func sameTypes(a, b reflect.Value) bool {
+	if a.Kind() != b.Kind() || a.Type() != b.Type() {
+		return false
+	}
+	if _, own := a.Interface().(json.Marshaler); own {
+		return true
+	}
+	if _, own := a.Interface().(encoding.TextMarshaler); own {
+		return true
+	}
+	switch a.Kind() {
+	case reflect.Interface, reflect.Pointer:
+		return a.IsNil() || b.IsNil() || sameTypes(a.Elem(), b.Elem())
+	case reflect.Slice, reflect.Array:
+		for i := range min(a.Len(), b.Len()) {
+			if !sameTypes(a.Index(i), b.Index(i)) {
+				return false
+			}
+		}
+	case reflect.Map:
+		for key, value := range a.Seq2() {
+			if other := b.MapIndex(key); other.IsValid() && !sameTypes(value, other) {
+				return false
+			}
+		}
+	case reflect.Struct:
+		seen := a.NumField() == 0
+		for field, value := range a.Fields() {
+			seen = seen || field.Anonymous || field.IsExported()
+			if field.IsExported() && !sameTypes(value, b.FieldByIndex(field.Index)) {
+				return false
+			}
+		}
+		return seen || a.IsZero()
+	}
+	return true
+}
+
+var errLossy = errors.New("idem: the value would be replayed as another one: its JSON, decoded and encoded again, is not the same, or an interface in it would hold another type")
 
 // taskCall is one call of Do, whatever its type of values.
 type taskCall struct {
@@ -178,6 +232,9 @@ type taskCall struct {
 
 // do does what the guard decides about the call.
 func (t *taskCall) do(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err // fn would begin in vain
+	}
 	id := t.identify()
 	d := t.guard.decide(ctx, &id)
 	switch d.action {

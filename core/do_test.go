@@ -158,10 +158,15 @@ func TestTypesOfValues(t *testing.T) {
 	sameTwice(t, struct{}{})
 	sameTwice[any](t, "text")
 	sameTwice[any](t, nil)
-	_, again := twice[any](t, []byte("x"))
-	assert.Equal(t, "eA==", again.Value, "what any holds is known by its JSON only")
-	_, again = twice[any](t, []struct{ ID, Cents int }{{1, 2}})
-	assert.Equal(t, []any{map[string]any{"ID": 1.0, "Cents": 2.0}}, again.Value, "whose members have no order")
+	sameTwice[any](t, map[string]any{"a": []any{1.5, true, nil, "text"}})
+	sameTwice(t, json.RawMessage(" {\"a\": \"<&>\"}\n"))
+	sameTwice(t, json.RawMessage(nil))
+	sameTwice(t, map[string]json.RawMessage{"a": json.RawMessage(`"<&>"`)})
+	sameTwice(t, struct {
+		receipt
+		At  *time.Time
+		Any any
+	}{receipt: receipt{ID: "r-1"}, Any: "text"})
 	_, nothing := twice[[]byte](t, nil)
 	assert.Empty(t, nothing.Value)
 }
@@ -182,6 +187,13 @@ func TestValuesThatCannotBeStored(t *testing.T) {
 		"of a named type":       returns(task, text(notUTF8)),
 		"behind an interface":   returns(task, any(&receipt{ID: notUTF8})),
 		"a number beyond float": returns(task, any(int64(math.MaxInt64))),
+		"bytes in an any":       returns(task, any([]byte("x"))),
+		"an int in an any":      returns(task, any(5)),
+		"a struct in an any":    returns(task, any(receipt{ID: "r-1"})),
+		"deeper":                returns(task, &struct{ Of []map[string]any }{[]map[string]any{{"n": 5}}}),
+		"of unexported fields":  returns(task, writeNothing{1}),
+		"deeper still":          returns(task, struct{ Of []writeNothing }{[]writeNothing{{1}}}),
+		"not JSON":              returns(task, json.RawMessage("{")),
 		"read as another":       returns(task, writeOnly{1}),
 		"never read":            returns(task, []error{errDown}),
 	} {
@@ -197,6 +209,8 @@ func TestValuesThatCannotBeStored(t *testing.T) {
 }
 
 type text string
+
+type writeNothing struct{ n int }
 
 // writeOnly has a JSON that it does not read.
 type writeOnly struct{ n int }
@@ -350,10 +364,23 @@ func TestDoWithTheContextOfAnEndedRun(t *testing.T) {
 	_, err := core.Do(t.Context(), task, core.Call{Key: "k"}, fn)
 	require.NoError(t, err)
 	require.Error(t, kept.Err())
-	r, err := core.Do(kept, task, core.Call{Key: "k"}, fn)
+	r, err := core.Do(context.WithoutCancel(kept), task, core.Call{Key: "k"}, fn)
 	assert.NoError(t, err)
 	assert.Equal(t, core.Result[int]{Value: 1, Replayed: true}, r)
 	assert.Equal(t, 1, calls)
+}
+
+// A call whose context has ended runs nothing and claims nothing.
+func TestDoWithAContextThatHasEnded(t *testing.T) {
+	records := &spy{Store: newStore(t)}
+	task := core.MustNew(core.Config{Store: records}).MustTask(core.TaskPolicy{Name: "n", FailOpen: true})
+	late, cancel := context.WithDeadline(t.Context(), time.Unix(1, 0))
+	defer cancel()
+	for want, ctx := range map[error]context.Context{context.Canceled: over(), context.DeadlineExceeded: late} {
+		_, err := core.Do(ctx, task, core.Call{Key: "k"}, func(context.Context) (int, error) { t.Error("it runs"); return 1, nil })
+		assert.Equal(t, want, err)
+	}
+	assert.Zero(t, records.acquires.Load())
 }
 
 func TestContextsOfTasks(t *testing.T) {

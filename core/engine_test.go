@@ -260,12 +260,12 @@ func TestRawBody(t *testing.T) {
 
 func TestSafeMethodsPass(t *testing.T) {
 	g := core.MustNew(core.Config{User: byUser}).MustGuard(core.ClientKey())
-	for i, method := range []string{"GET", "HEAD", "OPTIONS", "TRACE", "POST", "PUT", "PATCH", "DELETE", "PURGE"} {
+	for i, method := range []string{"GET", "HEAD", "OPTIONS", "TRACE", "QUERY", "POST", "PUT", "PATCH", "DELETE", "PURGE"} {
 		c := post("", nil)
 		c.method = method
 		serve(t, g, c)
-		assert.Equal(t, i < 4, c.passed == 1, method)
-		assert.Equal(t, i >= 4, c.code() == "key_missing", method)
+		assert.Equal(t, i < 5, c.passed == 1, method)
+		assert.Equal(t, i >= 5, c.code() == "key_missing", method)
 	}
 }
 

@@ -477,3 +477,70 @@ func TestDrainWhileRunsBegin(t *testing.T) {
 		served.Wait()
 	}
 }
+
+// What a handler answers because the engine has ended its context is no answer of the operation's.
+func TestInterruptedRuns(t *testing.T) {
+	kept := core.ClientKey()
+	kept.OnFailure = core.Keep
+	paying := core.ClientKey()
+	paying.Failed = core.FailedByAnyError
+	status := func(status int) func(context.Context) adapter.Capture {
+		return func(ctx context.Context) adapter.Capture { return answer(status, "of the handler") }
+	}
+	failing := func(captured adapter.Capture) func(context.Context) adapter.Capture {
+		return func(ctx context.Context) adapter.Capture {
+			own := captured
+			own.Err = ctx.Err()
+			return own
+		}
+	}
+	sent := answer(500, "of the handler")
+	sent.Incomplete = true
+	for name, tc := range map[string]struct {
+		policy  core.Policy
+		handler func(context.Context) adapter.Capture
+		refused bool
+	}{
+		"a 500":                        {core.ClientKey(), status(500), true},
+		"a 503":                        {core.ClientKey(), status(503), true},
+		"an error, rendered":           {core.ClientKey(), failing(answer(500, "of the handler")), true},
+		"an error that nobody renders": {core.ClientKey(), failing(adapter.Capture{Ending: adapter.Unrendered}), true},
+		"a success":                    {core.ClientKey(), status(201), false},
+		"a 402 that counts as failed":  {paying, status(402), false},
+		"a failure that is kept":       {kept, status(500), false},
+		"a part of it has been sent":   {core.ClientKey(), failing(sent), false},
+		"it may have taken effect": {core.ClientKey(), func(ctx context.Context) adapter.Capture {
+			core.RunFrom(ctx).Abandon()
+			return answer(500, "of the handler")
+		}, false},
+	} {
+		for code, ends := range map[string]func(e *core.Engine, s *spy){
+			"shutting_down": func(e *core.Engine, _ *spy) { _ = e.Drain(over()) },
+			"unfinished":    func(_ *core.Engine, s *spy) { s.renew = lost },
+			"":              func(*core.Engine, *spy) {}, // the client has left
+		} {
+			bubble(t, name+" "+code, func(t *testing.T) {
+				records := &spy{Store: newStore(t)}
+				e := core.MustNew(core.Config{User: byUser, Store: records})
+				policy := tc.policy
+				policy.Linger = -1
+				ctx, leave := context.WithCancel(t.Context())
+				defer leave()
+				c := post("{}", nil).withKey("k").doing(tc.handler).after(func(run context.Context) {
+					if ends(e, records); code == "" {
+						leave()
+					}
+					<-run.Done()
+				})
+				serveFor(t, ctx, e.MustGuard(policy), c)
+				if refused := tc.refused && code != ""; refused {
+					assert.Equal(t, code, c.code())
+					assert.Equal(t, 503, c.response.Status)
+					assert.NotEmpty(t, c.response.Get("Retry-After"))
+				} else if c.response != nil {
+					assert.Equal(t, "of the handler", string(c.response.Body))
+				}
+			})
+		}
+	}
+}

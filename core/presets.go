@@ -90,10 +90,10 @@ func SignedEvent(options ...EventOption) Policy {
 
 // OneShotToken is for forms and public pages, whose clients make no keys. The page contains a token issued
 // by tokens, which works once. A user who submits again, reloads or goes back gets the first response,
-// for 24 hours. After an answer of 400 and above the token may be used again. Set Name: it is the purpose
-// to which a token is bound. The options are those of [Token].
+// for 24 hours. A second click waits for it, up to 10 seconds: a browser shows the answer to the last click. After an answer of 400 and
+// above the token may be used again. Set Name: it is the purpose to which a token is bound. The options are those of [Token].
 func OneShotToken(tokens *Tokens, options ...Option) Policy {
-	return Policy{Key: Token(tokens, options...)}
+	return Policy{Key: Token(tokens, options...), Duplicate: Wait(10 * time.Second)}
 }
 
 // FailedByCode returns a function for [Policy.Failed], for APIs that answer HTTP 200 with a code of their

@@ -114,6 +114,7 @@ func TestPresetsOverTime(t *testing.T) {
 			time.Sleep(tc.takes)
 		})
 	}
+	assert.Equal(t, "Wait(10s)", core.OneShotToken(someTokens).Duplicate.String(), "a browser shows the answer to the last click")
 	assert.Equal(t, `Reject("Please do not submit twice.")`, core.NoRepeatSubmit(0, "").Duplicate.String())
 }
 func TestPresetsCompile(t *testing.T) {

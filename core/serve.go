@@ -14,7 +14,7 @@ import (
 
 // Serve carries out the operation behind x at most once: it runs the handler, replays, waits or
 // refuses. It is what an adapter calls. ctx is the request's context. The error is that of the
-// framework's handler, or of writing the answer. Requests with a safe method (RFC 9110, section 9.2.1)
+// framework's handler, or of writing the answer. Requests with a safe method (RFC 9110, section 9.2.1; QUERY: RFC 10008)
 // pass untouched.
 func (g *Guard) Serve(ctx context.Context, x adapter.Exchange) error {
 	f := httpOperations.Get().(*httpOperation)
@@ -184,8 +184,9 @@ func (f *httpOperation) stored(ctx context.Context, grant store.Grant) *Response
 	return r
 }
 
+// isSafe reports whether a method is safe (RFC 9110, section 9.2.1; QUERY: RFC 10008).
 func isSafe(method string) bool {
-	return method == "GET" || method == "HEAD" || method == "OPTIONS" || method == "TRACE"
+	return method == "GET" || method == "HEAD" || method == "OPTIONS" || method == "TRACE" || method == "QUERY"
 }
 
 // isIdempotent reports whether a method that is not safe is idempotent by itself (RFC 9110, section 9.2.2).

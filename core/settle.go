@@ -21,6 +21,7 @@ type outcome struct {
 	failed   bool     // the answer is a failure
 	again    bool     // and another try makes sense
 	refusal  bool     // the answer is a refusal, which is never kept
+	sent     bool     // a part of the answer has been sent
 	reported *Refusal // by the handler, and nothing has rendered it
 	result   []byte   // for duplicates, if the record is kept
 	status   int      // of the answer
@@ -62,6 +63,16 @@ func (c *runContext) settlement(o *outcome, decided Disposition) settlement {
 	}
 	if s.record == Keep && o.refusal {
 		s.record = Release
+	}
+	// What a handler answers because the engine has ended its context is not the operation's answer: a client may take a 500 for one.
+	if s.failed && s.record == Release && s.instead == nil && !o.panicked && !o.sent && !c.guard.task &&
+		(o.ending == adapter.Unrendered || o.status >= 500) {
+		switch context.Cause(c) {
+		case ErrShutdown:
+			s.instead = refusalShuttingDown
+		case ErrLeaseLost:
+			s.instead = refusalUnfinished
+		}
 	}
 	return s
 }
@@ -175,7 +186,7 @@ func (c *runContext) outcome(captured *adapter.Capture, buf []byte) (outcome, []
 	if captured.Response == nil {
 		told = adapter.Unrendered
 	}
-	o := outcome{ending: c.ending(told), failed: true, again: true, result: unavailable, err: captured.Err}
+	o := outcome{ending: c.ending(told), failed: true, again: true, sent: captured.Incomplete, result: unavailable, err: captured.Err}
 	if told != adapter.Unrendered {
 		o.again = FailedByStatus(captured.Response)
 		o.status, o.refusal = captured.Response.Status, captured.Response.Get(RefusedHeader) != ""

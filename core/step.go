@@ -3,7 +3,6 @@ package core
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"sync"
@@ -56,9 +55,8 @@ func Step[T any](ctx context.Context, name string, fn func(ctx context.Context) 
 		return value, err
 	}
 	if known {
-		if b, ok := any(&value).(*[]byte); ok {
-			*b = []byte(stored)
-		} else if err := json.Unmarshal([]byte(stored), &value); err != nil {
+		value, err := decodeValue[T]([]byte(stored))
+		if err != nil {
 			var none T
 			return none, fmt.Errorf("idem: Step %q: its result was stored by an earlier attempt, and is no %T: %w", name, none, err)
 		}

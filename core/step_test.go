@@ -174,6 +174,9 @@ func TestStepErrors(t *testing.T) {
 		v, err := core.Step(ctx, "lossy", func(context.Context) (string, error) { return "\xff", nil })
 		assert.ErrorContains(t, err, "not remembered")
 		assert.Equal(t, "\xff", v)
+		any, err := core.Step(ctx, "lossy", func(context.Context) (any, error) { return 5, nil })
+		assert.ErrorContains(t, err, "not remembered")
+		assert.Equal(t, 5, any)
 
 		big := func(n int) func(context.Context) ([]byte, error) {
 			return func(context.Context) ([]byte, error) { return make([]byte, n), nil }

@@ -67,7 +67,7 @@ func start(tb testing.TB, config fiber.Config, app adaptertest.App) string {
 	for _, r := range app.Routes {
 		config.DisablePreParseMultipartForm = config.DisablePreParseMultipartForm || len(r.Verifiers) > 0 // what was signed are the form's bytes
 	}
-	config.ReadBufferSize, config.RequestMethods = 64<<10, append([]string{"PROPFIND"}, fiber.DefaultMethods...)
+	config.ReadBufferSize, config.RequestMethods = 64<<10, append([]string{"PROPFIND", "QUERY"}, fiber.DefaultMethods...)
 	if app.IgnoreContextErrors {
 		config.ErrorHandler = func(c *fiber.Ctx, err error) error {
 			if adaptertest.ContextEnded(err) {

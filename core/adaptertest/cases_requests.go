@@ -162,13 +162,15 @@ var requestCases = []testCase{
 	},
 	{
 		name:   "safe methods",
-		why:    "GET, HEAD, OPTIONS and TRACE pass untouched (RFC 9110, section 9.2.1)",
-		routes: []route{{method: "GET", policy: &clientKey}, {method: "HEAD", policy: &clientKey}, {method: "OPTIONS", policy: &clientKey}},
+		why:    "GET, HEAD, OPTIONS, TRACE (RFC 9110, section 9.2.1) and QUERY (RFC 10008) pass untouched",
+		routes: []route{{method: "GET", policy: &clientKey}, {method: "HEAD", policy: &clientKey}, {method: "OPTIONS", policy: &clientKey}, {method: "QUERY", policy: &clientKey}},
 		steps: []step{
 			ask{request{method: "GET"}, want{status: 201, kind: passed}, ""},
 			ask{request{method: "GET"}, want{status: 201, kind: passed}, ""},
 			ask{request{method: "HEAD", keys: []string{"k-1"}}, want{status: 201, kind: passed}, ""},
 			ask{request{method: "OPTIONS", keys: []string{"k-1"}}, want{status: 201, kind: passed}, ""},
+			ask{request{method: "QUERY", body: order}, want{status: 201, kind: passed}, ""},
+			ask{request{method: "QUERY", body: order}, want{status: 201, kind: passed}, ""},
 		},
 	},
 	{

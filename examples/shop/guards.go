@@ -128,11 +128,8 @@ func NewGuards(o Options, store *Store) (*Guards, error) {
 	oneShot := core.OneShotToken(rationed)
 	oneShot.Retention = 24 * time.Hour // it has to outlast the token, whatever -retain says
 	g.Registrations = guard("registrations", oneShot)
-	// Whoever clicks again while the shop is busy wants to see the receipt, not that it is busy.
-	patientToken := oneShot
-	patientToken.Key = core.Token(tokens)
-	patientToken.Duplicate = core.Wait(10 * time.Second)
-	g.Checkout = guard(policyCheckout, patientToken)
+	oneShot.Key = core.Token(tokens)
+	g.Checkout = guard(policyCheckout, oneShot)
 
 	g.Signed, err = newVerifier(o, g.engine, logger)
 	faults = append(faults, err)
