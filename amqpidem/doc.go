@@ -12,6 +12,7 @@
 //	})
 //	consumer, err := amqpidem.NewConsumer(handler, amqpidem.ConsumerConfig{URL: url})
 //	err = consumer.Run(ctx) // until ctx ends
+//	err = engine.Drain(limited) // waits for results that the store has not taken yet
 //
 // A [Consumer] takes the messages, reconnects, and drains at the end. A [Handler] decides about one
 // delivery; call [Handler.Handle] from a loop of your own if you don't want a Consumer. A [Topology]

@@ -39,6 +39,9 @@
 //     ([Policy].RefuseExpired) has expired.
 //   - run ([Run]): one execution of the handler, under one claim. When the handler has returned, the run
 //     is settled: its record is completed, released or abandoned.
+//   - unsettled: a run that has ended and been answered, and whose record the store has not taken yet
+//     ([Unsettled]). Its engine holds the result, in memory.
+//   - late settlement: settling an unsettled run.
 //   - duplicate: a request for an operation that has a record.
 //   - waiter: a duplicate that waits for a run to finish ([Wait]).
 //   - replay: the first response, given to a duplicate.
@@ -58,6 +61,14 @@
 // The answer is sent after the run is settled (up to [Policy.ResponseLimit]): a client that has its
 // answer and sends the request again gets the replay.
 //
+// If the store does not take the record within [Config.StoreTimeout], the answer is sent all the same, and the run is
+// unsettled. The engine renews the lease and tries again until the store has taken the record, or says that the claim is
+// lost. Meanwhile the duplicates that come to this engine are answered from the result. If the record is to be
+// released or abandoned, there is none: they get [codes.InProgress] until that is done or the lease has passed. After
+// three renewals without the result being taken, the record is completed without it. The engine gives up
+// ([RunUnfinished]) when the context of [Engine.Drain] ends, and [Record].RememberAbandoned after the run's end. A run that
+// does not fit into [Config.UnsettledLimit] is given up at once.
+//
 // A success is kept and a failure is released. (A run that has used [Run.Derive] or [Step], and fails so that another try makes sense, leaves a free record
 // with which the next one goes on.) A handler can decide otherwise about its own run: see
 // [Disposition], [Run.Keep] and [Policy.Failed]. A panic is a failure, and goes on to the middleware that
@@ -74,6 +85,10 @@
 // Whether a run that never came back took effect. A process that dies between the operation
 // and [store.Store.Complete] leaves a record whose lease passes. Then [Record].Abandoned decides
 // between a takeover and [Uncertain]. [Run.Attempt] is a fencing token.
+//
+// What another process holds. The result of an unsettled run is in the memory of one engine. Elsewhere duplicates get
+// [codes.InProgress] until the lease has passed, and then what [Record].Abandoned says: the operation may run again. So may, also
+// in the same process, a claim that the store was asked for before the run ended. If the process dies, that is a crash like any other.
 //
 // Whether a handler obeys its context. A handler that ignores the end of its context goes on, although
 // its lease is lost or its client was told that it had not finished. So does a handler inside a timeout

@@ -31,8 +31,8 @@ const (
 	// changed.
 	RunLost
 	// RunUnfinished: the run has ended, but its record could not be completed, released or abandoned,
-	// because the store failed with Err, or because the handler may still run ([adapter.RunsOn]). The
-	// record stays running until its lease passes.
+	// because the store failed with Err until the engine gave up, or because the handler may still run
+	// ([adapter.RunsOn]). The record stays running until its lease passes.
 	RunUnfinished
 	// LeaseLost: the claim was lost while the operation was running; the run's context has ended.
 	LeaseLost

@@ -71,7 +71,8 @@ type Policy struct {
 	Replayed func(ctx context.Context, r *Request, stored *Response) *Response
 
 	// FailOpen runs the handler unprotected when the store fails before the run, with the event
-	// [Unprotected]. Without it such a request gets 503. It contradicts [Uncertain].
+	// [Unprotected]. Without it such a request gets 503. A duplicate of an unsettled run is answered from that all the
+	// same. It contradicts [Uncertain].
 	FailOpen bool
 
 	// Linger is how much longer a run's context is valid when the client has left (the request's
@@ -158,8 +159,8 @@ type Record struct {
 
 	// RememberAbandoned is how long an abandoned run is remembered after its lease has passed,
 	// whatever the retention. For that time the next run is a takeover, and an uncertain outcome
-	// stays uncertain. A failure whose record is kept for the next attempt ([Run.Derive]) is remembered as long. Zero: 24 h; for a
-	// [SignedEvent] as long as Retention.
+	// stays uncertain. A failure whose record is kept for the next attempt ([Run.Derive]) is remembered as long. An unsettled run is
+	// given up that long after its end. Zero: 24 h; for a [SignedEvent] as long as Retention.
 	RememberAbandoned time.Duration
 }
 

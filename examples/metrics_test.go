@@ -58,8 +58,10 @@ func theMetricsAgree(c *client) {
 			counted[label(m, "idem_policy")] += int(m.GetCounter().GetValue())
 		}
 	}
-	for _, m := range families["idem_running"].GetMetric() {
-		counted[label(m, "idem_policy")] += int(m.GetGauge().GetValue())
+	for _, gauge := range []string{"idem_running", "idem_unsettled"} {
+		for _, m := range families[gauge].GetMetric() {
+			counted[label(m, "idem_policy")] += int(m.GetGauge().GetValue())
+		}
 	}
 	ledger := map[string]int{}
 	for route, n := range c.executions() {
@@ -116,7 +118,9 @@ func TestBothExportersTellTheSame(t *testing.T) {
 	}
 	for _, route := range []string{"POST /orders", "FOO /orders"} {
 		for _, observe := range []func(context.Context, core.Event){metrics.Observe, telemetry.Observe} {
-			for _, e := range []core.Event{{Kind: core.Refused, Code: codes.KeyReused, Waited: time.Second}, {Kind: core.Started}, {Kind: core.Completed, Elapsed: time.Second}} {
+			for _, e := range []core.Event{{Kind: core.Refused, Code: codes.KeyReused, Waited: time.Second}, {Kind: core.Started}, {Kind: core.Completed, Elapsed: time.Second},
+				{Kind: core.Started}, {Kind: core.Unsettled, Elapsed: time.Second}, {Kind: core.Completed, Elapsed: time.Second, Late: true},
+				{Kind: core.Started}, {Kind: core.Unsettled, Elapsed: time.Second}} {
 				e.Policy, e.Route = "orders", route
 				observe(t.Context(), e)
 			}
@@ -132,7 +136,10 @@ func TestBothExportersTellTheSame(t *testing.T) {
 		`idem_records 3`,
 		`idem_store_call_duration_seconds_count{error_type="full",idem_store_call="acquire"} 2`,
 		`idem_wait_duration_seconds_count{http_request_method="",http_route="",idem_policy="receipt"} 1`,
-		`idem_run_duration_seconds_sum{http_request_method="POST",http_route="/orders",idem_policy="orders"} 1`,
+		`idem_operations_total{http_request_method="POST",http_route="/orders",idem_outcome="completed",idem_policy="orders"} 2`,
+		`idem_running{http_request_method="POST",http_route="/orders",idem_policy="orders"} 0`,
+		`idem_unsettled{http_request_method="POST",http_route="/orders",idem_policy="orders"} 1`,
+		`idem_run_duration_seconds_sum{http_request_method="POST",http_route="/orders",idem_policy="orders"} 3`,
 		`idem_wait_duration_seconds_sum{http_request_method="POST",http_route="/orders",idem_policy="orders"} 1`,
 	} {
 		require.Contains(t, want, line)
@@ -279,15 +286,25 @@ func TestAlerts(t *testing.T) {
 			}
 		}
 	}
+	scraped := 0
 	for name, tc := range map[string]struct {
 		fault func(*monitored)
 		fire  []string
 	}{
-		"nothing":                  {},
-		"refusals of clients":      {ends(core.Refused, codes.KeyMissing), nil},
-		"lost leases":              {calls(10, "renew", 0, store.ErrLost), nil},
-		"the store times out":      {calls(5, "renew", 0, context.DeadlineExceeded), []string{"IdemStoreFails"}},
-		"the store is gone":        {calls(5, "acquire", 0, errors.New("refused")), []string{"IdemStoreFails"}},
+		"nothing":             {},
+		"refusals of clients": {ends(core.Refused, codes.KeyMissing), nil},
+		"lost leases":         {calls(10, "renew", 0, store.ErrLost), nil},
+		"the store times out": {calls(5, "renew", 0, context.DeadlineExceeded), []string{"IdemStoreFails"}},
+		"the store is gone":   {calls(5, "acquire", 0, errors.New("refused")), []string{"IdemStoreFails"}},
+		"one is unsettled":    {once(ends(core.Unsettled, "")), []string{"IdemUnsettled"}},
+		"one is settled late": {func(s *monitored) {
+			switch scraped++; scraped {
+			case 1:
+				s.handled(core.Unsettled, "", time.Second)
+			case 6: // in the next minute
+				s.Observe(t.Context(), core.Event{Kind: core.Completed, Policy: "orders", Route: "POST /orders", Late: true})
+			}
+		}, nil},
 		"the store is full, once":  {once(calls(1, "acquire", 0, store.ErrFull)), []string{"IdemStoreIsFull"}},
 		"the store is slow":        {calls(5, "complete", time.Second, nil), []string{"IdemStoreIsSlow"}},
 		"one without protection":   {once(ends(core.Unprotected, "")), []string{"IdemUnprotected"}},
@@ -428,6 +445,7 @@ func TestDashboard(t *testing.T) {
 	for range 10 {
 		s.minute(t, fault)
 	}
+	s.handled(core.Unsettled, "", time.Second)
 	s.handled(core.RunUnfinished, "", time.Second) // the first one
 	s.minute(t, fault)
 	values := map[string]float64{}
@@ -444,6 +462,7 @@ func TestDashboard(t *testing.T) {
 		}
 	}
 	assert.Equal(t, 1.0, values["Needs somebody unfinished"])
+	assert.Equal(t, 1.0, values["Unsettled runs "])
 	assert.Contains(t, values, "Failures of store calls timeout")
 }
 

@@ -94,7 +94,9 @@ var ErrFailing = errors.New("idemtest: the store is made to fail")
 
 // Fail makes these calls of the store fail from now on, with [ErrFailing], and no others. Without
 // arguments, the store works again. Fail Acquire for a store that can't be reached before the
-// handler runs; fail Complete, Release and Abandon for one that can't be reached afterwards.
+// handler runs; fail Renew, Complete, Release and Abandon for one that can't be reached afterwards: a run
+// that ends meanwhile is then unsettled ([core.Unsettled]), and the next call of its operation, after the store
+// works again, has it settled. Drain with a context that has ended gives it up ([core.RunUnfinished]).
 func (e *Engine) Fail(calls ...Call) {
 	e.store.mu.Lock()
 	defer e.store.mu.Unlock()

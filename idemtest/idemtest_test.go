@@ -13,7 +13,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idem/core"
-	"github.com/idem-go/idem/core/codes"
 	"github.com/idem-go/idem/core/store"
 	"github.com/idem-go/idem/httpidem"
 	"github.com/idem-go/idem/idemtest"
@@ -96,10 +95,27 @@ func TestFailingStore(t *testing.T) {
 		mail := task.MustTask(core.TaskPolicy{Name: "mail"})
 		_, err := core.Do(t.Context(), mail, core.Call{Key: "k"}, func(context.Context) (int, error) { return 1, nil })
 		require.NoError(t, err, "what was done is done")
-		require.Equal(t, 1, task.Count(core.RunUnfinished, "DO mail"))
+		require.Equal(t, 1, task.Count(core.Unsettled, "DO mail"))
+		require.Equal(t, 1, task.Unsettled())
+		again := func() {
+			got, err := core.Do(t.Context(), mail, core.Call{Key: "k"}, func(context.Context) (int, error) { return 2, nil })
+			require.NoError(t, err)
+			require.Equal(t, 1, got.Value)
+		}
+		again()
+		require.Zero(t, task.Count(core.Completed, "DO mail"))
 		task.Fail()
-		_, err = core.Do(t.Context(), mail, core.Call{Key: "k"}, func(context.Context) (int, error) { return 2, nil })
-		require.ErrorIs(t, err, codes.InProgress)
+		again()
+		require.Equal(t, 1, task.Count(core.Completed, "DO mail"))
+		require.Zero(t, task.Unsettled())
+
+		task.Fail(idemtest.Complete, idemtest.Release, idemtest.Abandon, idemtest.Renew)
+		_, err = core.Do(t.Context(), mail, core.Call{Key: "given up"}, func(context.Context) (int, error) { return 1, nil })
+		require.NoError(t, err)
+		ended, end := context.WithCancel(t.Context())
+		end()
+		require.ErrorIs(t, task.Drain(ended), context.Canceled)
+		require.Equal(t, 1, task.Count(core.RunUnfinished, "DO mail"))
 	})
 }
 
@@ -123,9 +139,13 @@ func TestCallsThatFail(t *testing.T) {
 				require.Error(t, err)
 				events := e.Events()
 				last := events[len(events)-1]
-				require.Equal(t, call == failing, last.Kind == core.RunUnfinished, "%s while %s fails", call, failing)
+				require.Equal(t, call == failing, last.Kind == core.Unsettled, "%s while %s fails", call, failing)
 			}
+			e.Fail()
+			time.Sleep(time.Second) // the store is asked again
 			events := e.Events()
+			require.True(t, events[len(events)-1].Late, "%s works again", failing)
+			require.Zero(t, e.Unsettled())
 			events[0].Kind = core.RunUnfinished
 			require.Equal(t, core.Started, e.Events()[0].Kind, "the caller's own")
 		}

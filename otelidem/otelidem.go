@@ -11,6 +11,8 @@
 //   - idem.operations, a counter: requests and calls of tasks by idem.policy, http.request.method, http.route and idem.outcome
 //     (see [measure.Measurement]).
 //   - idem.running, an up-down counter: handlers that run now under a claim, by policy, method and route.
+//   - idem.unsettled, an up-down counter: runs that have ended and been answered, and whose records the store has not taken yet
+//     ([core.Unsettled]), by policy, method and route. Their results are in this process only.
 //   - idem.run.duration, a histogram in seconds: from the claim until the handler has returned, by policy, method and route.
 //   - idem.wait.duration, a histogram in seconds: how long duplicates have waited for a run, by policy, method and route.
 //   - idem.store.call.duration, a histogram in seconds: by idem.store.call ("acquire", "renew", "complete", "release",
@@ -22,7 +24,8 @@
 // Each event is also an event of the span that its context has, if that is recorded: the server's span, which a
 // middleware further out has begun. Its name is the kind's, such as idem.replayed; it tells of the operation by id, attempt and
 // the digest of its key, as the log does, and has the text of [core.Event].Err. With [Remark], a replay, and a duplicate that is refused, is linked to the span of the
-// run that it is a duplicate of.
+// run that it is a duplicate of. The ending event of a run that is settled late ([core.Event].Late) comes when the server's span has ended: only the
+// metrics have it.
 package otelidem
 
 import (
@@ -54,7 +57,7 @@ type Config struct {
 // Telemetry is what one engine tells, or several together. It is safe for concurrent use.
 type Telemetry struct {
 	operations            metric.Int64Counter
-	running               metric.Int64UpDownCounter
+	running, unsettled    metric.Int64UpDownCounter
 	ran, waited, answered metric.Float64Histogram
 
 	mu      sync.RWMutex
@@ -76,18 +79,20 @@ func New(c Config) (*Telemetry, error) {
 	}
 	meter := c.MeterProvider.Meter(scope)
 	t := &Telemetry{options: map[[4]string]*option{}}
-	var errs [6]error
+	var errs [7]error
 	histogram := func(name, about string) (metric.Float64Histogram, error) {
 		return meter.Float64Histogram(name, metric.WithUnit("s"), metric.WithDescription(about), metric.WithExplicitBucketBoundaries(measure.Buckets...))
 	}
 	t.operations, errs[0] = meter.Int64Counter("idem.operations", metric.WithUnit("{operation}"),
 		metric.WithDescription("Requests and calls of tasks, by how they have ended."))
 	t.running, errs[1] = meter.Int64UpDownCounter("idem.running", metric.WithUnit("{run}"), metric.WithDescription("Handlers that run now."))
-	t.ran, errs[2] = histogram("idem.run.duration", "Time from the claim until the handler had returned.")
-	t.waited, errs[3] = histogram("idem.wait.duration", "Time for which duplicates have waited for a run.")
-	t.answered, errs[4] = histogram("idem.store.call.duration", "Time that calls of the store have taken.")
+	t.unsettled, errs[2] = meter.Int64UpDownCounter("idem.unsettled", metric.WithUnit("{run}"),
+		metric.WithDescription("Runs that have been answered, and whose records the store has not taken yet."))
+	t.ran, errs[3] = histogram("idem.run.duration", "Time from the claim until the handler had returned.")
+	t.waited, errs[4] = histogram("idem.wait.duration", "Time for which duplicates have waited for a run.")
+	t.answered, errs[5] = histogram("idem.store.call.duration", "Time that calls of the store have taken.")
 	if c.Records != nil {
-		_, errs[5] = meter.Int64ObservableGauge("idem.records", metric.WithUnit("{record}"), metric.WithDescription("Records that the store holds."),
+		_, errs[6] = meter.Int64ObservableGauge("idem.records", metric.WithUnit("{record}"), metric.WithDescription("Records that the store holds."),
 			metric.WithInt64Callback(func(_ context.Context, o metric.Int64Observer) error {
 				o.Observe(int64(c.Records()))
 				return nil
@@ -105,10 +110,13 @@ func (t *Telemetry) Observe(ctx context.Context, e core.Event) {
 	if v.Outcome != "" {
 		t.operations.Add(ctx, 1, t.of(v.Labels, v.Outcome).add...)
 	}
-	if v.Running != 0 || v.Waited > 0 {
+	if v.Running != 0 || v.Unsettled != 0 || v.Waited > 0 {
 		of := t.of(v.Labels, "")
 		if v.Running != 0 {
 			t.running.Add(ctx, int64(v.Running), of.add...)
+		}
+		if v.Unsettled != 0 {
+			t.unsettled.Add(ctx, int64(v.Unsettled), of.add...)
 		}
 		if v.Running < 0 {
 			t.ran.Record(ctx, v.Ran.Seconds(), of.record...)

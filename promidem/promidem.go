@@ -11,6 +11,8 @@
 //   - idem_operations_total, a counter: requests and calls of tasks by idem_policy, http_request_method, http_route and
 //     idem_outcome (see [measure.Measurement]).
 //   - idem_running, a gauge: handlers that run now under a claim, by policy, method and route.
+//   - idem_unsettled, a gauge: runs that have ended and been answered, and whose records the store has not taken yet
+//     ([core.Unsettled]), by policy, method and route. Their results are in this process only.
 //   - idem_run_duration_seconds, a histogram: from the claim until the handler has returned, by policy, method and route.
 //   - idem_wait_duration_seconds, a histogram: how long duplicates have waited for a run, by policy, method and route.
 //   - idem_store_call_duration_seconds, a histogram: by idem_store_call ("acquire", "renew", "complete", "release",
@@ -45,7 +47,7 @@ type Config struct {
 // Metrics are the metrics of one engine, or of several together. They are safe for concurrent use.
 type Metrics struct {
 	operations            *prometheus.CounterVec
-	running               *prometheus.GaugeVec
+	running, unsettled    *prometheus.GaugeVec
 	ran, waited, answered *prometheus.HistogramVec
 }
 
@@ -59,12 +61,14 @@ func New(c Config) (*Metrics, error) {
 	m := &Metrics{
 		operations: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "idem_operations_total",
 			Help: "Requests and calls of tasks, by how they have ended."}, append(labels, "idem_outcome")),
-		running:  prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "idem_running", Help: "Handlers that run now."}, labels),
+		running: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "idem_running", Help: "Handlers that run now."}, labels),
+		unsettled: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "idem_unsettled",
+			Help: "Runs that have been answered, and whose records the store has not taken yet."}, labels),
 		ran:      histogram("idem_run_duration_seconds", "Time from the claim until the handler had returned.", labels...),
 		waited:   histogram("idem_wait_duration_seconds", "Time for which duplicates have waited for a run.", labels...),
 		answered: histogram("idem_store_call_duration_seconds", "Time that calls of the store have taken.", "idem_store_call", "error_type"),
 	}
-	all := []prometheus.Collector{m.operations, m.running, m.ran, m.waited, m.answered}
+	all := []prometheus.Collector{m.operations, m.running, m.unsettled, m.ran, m.waited, m.answered}
 	if c.Records != nil {
 		all = append(all, prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "idem_records", Help: "Records that the store holds."},
 			func() float64 { return float64(c.Records()) }))
@@ -87,6 +91,9 @@ func (m *Metrics) Observe(_ context.Context, e core.Event) {
 	policy, method, route := v.Labels.Policy, v.Labels.Method, v.Labels.Route
 	if v.Running != 0 {
 		m.running.WithLabelValues(policy, method, route).Add(float64(v.Running))
+	}
+	if v.Unsettled != 0 {
+		m.unsettled.WithLabelValues(policy, method, route).Add(float64(v.Unsettled))
 	}
 	if v.Running < 0 {
 		m.ran.WithLabelValues(policy, method, route).Observe(v.Ran.Seconds())

@@ -116,11 +116,26 @@ func (c *command) life(ctx context.Context, say func(level, what, do string)) {
 	begun := time.Now()
 	for _, step := range steps {
 		if err := step.do(); err != nil {
-			say("bad", fmt.Sprintf("a test record: %s: %v", step.name, err), "calls of this kind fail for your service, too")
+			say("bad", fmt.Sprintf("a test record: %s: %v", step.name, err), "calls of this kind fail for your service, too"+cause(err)+
+				". Mend that before you restart the service: results of runs that have ended may be in its memory only")
 			return
 		}
 	}
 	say("ok", fmt.Sprintf("a test record went through its whole life, %d calls in %v", len(steps), time.Since(begun).Round(time.Millisecond)), "")
+}
+
+// cause says why a server that answers takes no writes, and what to do, as the end of a sentence. It is empty for other errors.
+func cause(err error) string {
+	for _, c := range []struct{ word, why string }{
+		{"NOREPLICAS", ": it takes no writes without its replicas; bring them back, or lower min-replicas-to-write"},
+		{"READONLY", ": this is a replica; name the master"},
+		{"MISCONF", ": it takes no writes while it can't save; its log says why"},
+	} {
+		if strings.Contains(err.Error(), c.word) {
+			return c.why
+		}
+	}
+	return ""
 }
 
 // latency says how long a call takes.

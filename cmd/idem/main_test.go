@@ -384,6 +384,18 @@ func TestDoctor(t *testing.T) {
 	assert.Contains(t, said, "CONFIG SET maxmemory-policy noeviction")
 	assert.Contains(t, said, "appendonly no")
 	file := filepath.Join(t.TempDir(), "empty.db")
+	for name, tc := range map[string]struct {
+		url  string
+		want []string
+	}{
+		"no replica": {backend.StartRedis(t, "--min-replicas-to-write", "1").URL(), []string{"NOREPLICAS", "lower min-replicas-to-write"}},
+		"a replica":  {backend.StartRedis(t, "--replicaof", "127.0.0.1", "1").URL(), []string{"READONLY", "name the master"}},
+	} {
+		said := (&night{T: t, service: "s", url: tc.url}).idem(1, "doctor")
+		for _, want := range append(tc.want, "bad   a test record: claim: ", "before you restart the service") {
+			assert.Contains(t, said, want, name)
+		}
+	}
 	n = &night{T: t, service: "s", url: "sqlite:" + file}
 	assert.Contains(t, n.idem(1, "doctor"), "no such file")
 	require.NoError(t, os.WriteFile(file, nil, 0o600))

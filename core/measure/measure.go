@@ -29,11 +29,13 @@ type Measurement struct {
 	Labels Labels
 	// Outcome is how a request, or the call of a task, has ended: the name of the kind ("completed", "released", "abandoned",
 	// "lost", "unfinished", "replayed", "passed", "unprotected"), or the code of the refusal ("in_progress"). One event of each
-	// request to a guard has one, safe methods aside; none has if the process dies during the run, or a
+	// request to a guard has one, safe methods aside; none has if the process dies during the run or while it is unsettled, or a
 	// hook or the store panics before it. A refusal to issue a token has one, too.
 	Outcome string
-	// Running is what is to be added to the number of runs: 1, -1 or 0.
+	// Running is what is to be added to the number of runs: 1, -1 or 0. A run that is unsettled runs no longer.
 	Running int
+	// Unsettled is what is to be added to the number of runs that are unsettled ([core.Unsettled]): 1, -1 or 0.
+	Unsettled int
 	// Ran is the time from the claim until the handler had returned, if Running is -1.
 	Ran time.Duration
 	// Waited is how long a request has waited for another run; 0: it has not.
@@ -47,7 +49,13 @@ func Of(e core.Event) Measurement {
 	case core.Started:
 		m.Running = 1
 	case core.Completed, core.Released, core.RunAbandoned, core.RunLost, core.RunUnfinished:
-		m.Running, m.Ran, m.Outcome = -1, e.Elapsed, e.Kind.String()
+		if m.Outcome = e.Kind.String(); e.Late {
+			m.Unsettled = -1
+		} else {
+			m.Running, m.Ran = -1, e.Elapsed
+		}
+	case core.Unsettled:
+		m.Running, m.Ran, m.Unsettled = -1, e.Elapsed, 1
 	case core.Replayed, core.Passed, core.Unprotected:
 		m.Outcome = e.Kind.String()
 	case core.Refused:

@@ -24,7 +24,13 @@ func TestEachKindIsMeasuredAsItShouldBe(t *testing.T) {
 		case core.Started:
 			want.Running, want.Outcome = 1, ""
 		case core.Completed, core.Released, core.RunAbandoned, core.RunLost, core.RunUnfinished:
-			want.Running, want.Ran = -1, time.Minute
+			late := e
+			late.Late = true
+			want.Unsettled = -1
+			assert.Equal(t, want, measure.Of(late), "%v, late", kind)
+			want.Unsettled, want.Running, want.Ran = 0, -1, time.Minute
+		case core.Unsettled:
+			want.Unsettled, want.Running, want.Ran, want.Outcome = 1, -1, time.Minute, ""
 		case core.Refused:
 			want.Outcome = "in_progress"
 		case core.LeaseLost, core.RenewFailed, core.StoreIsLocal, core.Operated:

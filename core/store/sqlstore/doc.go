@@ -143,8 +143,8 @@
 // to twice; that may lead to the new primary. See [Config].Reset for pools below the *sql.DB. The same holds for a
 // node that is cut off from its Galera cluster; but a call outside a transaction is not tried again, for it may have taken effect.
 //
-// While the database can't be reached, nothing is acquired, and running operations lose their leases. If the server's
-// clock is set forward, leases end early.
+// While the database can't be reached, nothing is acquired, running operations lose their leases, and results of those that end
+// wait in their processes (core.Unsettled). If the server's clock is set forward, leases end early.
 //
 // # Operations that are changes of the database
 //
