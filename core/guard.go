@@ -3,6 +3,8 @@ package core
 import (
 	"context"
 	"hash/maphash"
+	"strings"
+	"sync"
 
 	"github.com/idem-go/idem/core/codes"
 	"github.com/idem-go/idem/core/internal/canon"
@@ -28,6 +30,8 @@ type Guard struct {
 	refuses       func(context.Context, *Refusal) *Response // Policy.Refuse, Config.Refuse, both or nil
 	refused       *Refusal                                  // what it gets under Reject when the operation has finished
 	refusedFailed *Refusal                                  // and what if the run has failed
+	withoutKey    *Guard                                    // for requests that have no key, under OrParams
+	ignoredKeys   sync.Map                                  // the routes of which an event has said that a key was ignored
 }
 
 // Guard compiles p for HTTP. It reports every fault of p at once, each as a
@@ -37,7 +41,44 @@ func (e *Engine) Guard(p Policy) (*Guard, error) {
 	f := faults{of: "Policy"}
 	g.policy.check(&f)
 	g.compileHTTP(&f)
-	return g.compile(&f)
+	compiled, err := g.compile(&f)
+	if err == nil && p.Key.presence == OrParams {
+		g.withoutKey, err = e.Guard(p.withoutKey())
+	}
+	if err != nil {
+		return nil, err
+	}
+	return compiled, nil
+}
+
+// of returns the guard for r: g, or another one for a request without a key.
+func (g *Guard) of(r *Request) *Guard {
+	if g.withoutKey != nil {
+		if _, lines := r.Headers.Header(g.policy.Key.name, 0); lines == 0 {
+			return g.withoutKey
+		}
+	}
+	return g
+}
+
+// looksAtKeys reports whether a key that the client sends may count.
+func (g *Guard) looksAtKeys() bool {
+	return g.policy.Key.kind == keyHeader || g.policy.Key.kind == keyFunc
+}
+
+// noticeIgnoredKey tells the observer, once for a route, that a client sends keys at which the policy does not look.
+func (g *Guard) noticeIgnoredKey(ctx context.Context, r *Request) {
+	if g.engine.observer == nil || g.looksAtKeys() {
+		return
+	}
+	if _, lines := r.Headers.Header(DefaultKeyHeader, 0); lines == 0 {
+		return
+	}
+	route := endpoint(r)
+	_, pattern, _ := strings.Cut(route, " ") // a client may make up methods
+	if _, told := g.ignoredKeys.LoadOrStore(pattern, true); !told {
+		g.observe(ctx, Event{Kind: KeyIgnored, Route: route})
+	}
 }
 
 // MustGuard is [Engine.Guard] for a policy that is fixed in the program. It panics with the faults.

@@ -81,11 +81,12 @@ func (f *httpOperation) identify() identity {
 func (g *Guard) Key(r *Request) (key Key, fingerprint string, err error) {
 	f := httpOperations.Get().(*httpOperation)
 	own := f.req.PathParams
-	f.guard, f.req = g, *r
+	f.req = *r
 	f.req.PathParams = append(own, r.PathParams...) // reset clears it
 	if f.req.Headers == nil {
 		f.req.Headers = noHeaders{}
 	}
+	f.guard = g.of(&f.req)
 	id := f.derive(func() ([]byte, *Refusal, error) { return f.req.Body, nil, nil })
 	f.reset()
 	httpOperations.Put(f)

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"log/slog"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -144,5 +146,78 @@ func TestKeysOfTheGoldenFileAmongEachOther(t *testing.T) {
 		{"a user of 65 bytes", "a user like a digest"},
 	} {
 		check(other, assert.NotEqual)
+	}
+}
+
+// OrParams: the key if there is one, and else the parameters, each with the defaults of its own kind.
+func TestOrParams(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := core.Policy{Key: core.Header(core.OrParams, core.Named("X-Key"), core.Exclude("trace", "ts"), core.EchoKey()), RefuseExpired: time.Hour}
+		g := core.MustNew(core.Config{User: byUser}).MustGuard(p)
+		ask := func(body string, key ...string) *call {
+			c := post(body, nil)
+			c.header["X-Key"] = key
+			return c
+		}
+		for _, step := range []struct {
+			c    *call
+			want string
+		}{
+			{ask(`{"n":1}`, "a"), "attempt 1"},
+			{ask(`{"n":1}`, "b"), "attempt 1"},
+			{ask(`{"n":1}`), "attempt 1"},
+			{ask(`{"n":1,"trace":7,"ts":8}`), "replay"},
+			{ask(`{"n":2}`), "attempt 1"},
+			{ask(`{"n":2}`, "a"), "key_reused"},
+			{ask(`{"n":1,"trace":7,"ts":8}`, "a"), "replay"},
+			{ask(`{"n":1}`, ""), "key_invalid"},
+			{ask(`{"n":1}`, "a", "b"), "key_invalid"},
+			{ask(`{"n":3}`, "c").doing(handlerOf(402)), "attempt 1"}, // the client can choose another key
+			{ask(`{"n":3}`, "c"), "replay"},
+			{ask(`{"n":3}`).doing(handlerOf(402)), "attempt 1"}, // it can't
+			{ask(`{"n":3}`), "attempt 1"},
+		} {
+			assert.Equal(t, step.want, outcome(t, g, step.c), step.c.body)
+		}
+		time.Sleep(time.Hour)
+		assert.Equal(t, "replay", outcome(t, g, ask(`{"n":1}`, "a")), "for a day")
+		assert.Equal(t, "attempt 1", outcome(t, g, ask(`{"n":1}`)), "for a minute")
+
+		keyed, _, err := g.Key(&core.Request{Method: "POST", Route: "/orders", Headers: ask("", "k")})
+		assert.NoError(t, err)
+		bare, _, err := g.Key(&core.Request{Method: "POST", Route: "/orders", Headers: ask("")})
+		assert.NoError(t, err)
+		assert.Contains(t, keyed.Raw(), "K=k")
+		assert.Contains(t, bare.Raw(), "P=")
+	})
+	_, err := core.MustNew(core.Config{User: byUser}).Guard(core.Policy{Key: core.BodyKey("key", core.OrParams)})
+	assert.ErrorContains(t, err, "OrParams is for Header")
+}
+
+// A key at which no policy looks is told of, once for each route.
+func TestIgnoredKeys(t *testing.T) {
+	for name, tc := range map[string]struct {
+		key  core.KeySource
+		want int
+	}{
+		"parameters": {core.Params(), 2},
+		"fields":     {core.Params(core.Fields("n")), 2},
+		"a token":    {core.Token(someTokens), 2},
+		"a header":   {core.Header(core.Required), 0},
+		"either":     {core.Header(core.OrParams), 0},
+		"a function": {core.Func(func(*core.Request) (string, error) { return "k", nil }), 0},
+	} {
+		var observed events
+		g := core.MustNew(core.Config{User: byUser, Observe: observed.add}).MustGuard(core.Policy{Name: "n", Key: tc.key})
+		for i, route := range []string{"/orders", "/orders", "/payments", "/payments"} {
+			c := post(`{"n":1}`, nil).withKey("k")
+			c.route = route
+			if i%2 == 0 {
+				c.method = "PURGE"
+			}
+			serve(t, g, c)
+			serve(t, g, post(`{"n":1}`, nil))
+		}
+		assert.Equal(t, tc.want, count(observed.kinds(), core.KeyIgnored), name)
 	}
 }

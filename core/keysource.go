@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/idem-go/idem/core/internal/canon"
@@ -54,6 +55,10 @@ const (
 	Required Presence = iota
 	// Optional lets a request without a key pass unprotected.
 	Optional
+	// OrParams makes a request without a key an operation of its parameters, as [Params] does with the same options, and with the
+	// defaults of a Policy that has Params: it is kept for a minute, say. A request with a key and one without are two
+	// operations. It is for [Header] only.
+	OrParams
 )
 
 func (p Presence) ofKey(s *KeySource) { s.presence, s.presences = p, s.presences+1 }
@@ -198,6 +203,15 @@ func (s *KeySource) compileBodyKey(f *faults) {
 
 var errBodyKey = errors.New("idem: the member that holds the key is no string, or the JSON is malformed")
 
+// withoutKey returns the policy for requests without a key, under [OrParams].
+func (p Policy) withoutKey() Policy {
+	k := p.Key
+	p.Key = KeySource{headers: k.headers, withoutFiles: k.withoutFiles, withoutFileNames: k.withoutFileNames,
+		excluded: slices.DeleteFunc(slices.Clone(k.excluded), canon.NeverCounts)}
+	p.Compare, p.RefuseExpired = byMeaning, 0 // which are for keys that somebody has chosen
+	return p
+}
+
 // CallerEvent takes the key from the id of the event that a signed request reports, so that all deliveries of
 // an event are one operation. The id comes from [WithCallerEvent]; the adapters' Verify sets it for webhooks,
 // see sign.Verified.EventID. The sender has signed it: an unsigned header field can't make an event run
@@ -242,7 +256,8 @@ var errEventPath = errors.New("core: the route of an event has no pattern: with 
 func (g *Guard) compileKey(f *faults) {
 	k := &g.policy.Key
 	g.identity = g.params
-	f.addIf(k.presence > Optional, "Key", "presence is unknown: %d", k.presence)
+	f.addIf(k.presence > OrParams, "Key", "presence is unknown: %d", k.presence)
+	f.addIf(k.presence == OrParams && k.kind != keyHeader, "Key", "OrParams is for Header")
 	f.addIf(k.checks && k.valid == nil, "Key", "CheckKey was given no function")
 	f.addIf(k.scoped && k.scope == nil, "Key", "ScopeKey was given no function")
 	switch k.kind {

@@ -239,6 +239,7 @@ func TestLateSettlement(t *testing.T) {
 						c = submit(token, strings.ReplaceAll(more, ",", "&"), &ledger)
 					case strings.Contains(name, "PUT"):
 						c.method = "PUT"
+					case name == "of parameters":
 					default:
 						c = c.withKey(key)
 					}
@@ -585,6 +586,11 @@ func TestLostAnswersOfTries(t *testing.T) {
 					kinds := p.observed.kinds()
 					require.Equal(t, 1, count(kinds, endingKinds...), kinds)
 					assert.Equal(t, 1, count(kinds, want), "%v", kinds)
+					for _, ev := range p.observed.all {
+						if ev.Kind == core.Completed || ev.Kind == core.RunUnfinished {
+							assert.ErrorIs(t, ev.Err, errDown, "what the store said")
+						}
+					}
 					assert.Zero(t, p.here.Unsettled())
 					if !unknown {
 						assert.Equal(t, tc.meets, outcome(t, there, ask()))

@@ -21,7 +21,8 @@ const (
 	// Started: the claim was acquired; the operation runs now. Takeover says whether it was taken over.
 	Started Kind = iota + 1
 	// Completed: the run has ended and its record was completed. Its result is kept, but without the
-	// response if Err is [store.ErrFull].
+	// response if Err is [store.ErrFull]. Another Err of a run that has not Failed says what is wrong with the record: its value would not
+	// be replayed as it was ([Do]), or the store has failed although the record is there.
 	Completed
 	// Released: the run has ended and its record was released, or kept for the next attempt ([Run.Derive]): the next request runs.
 	Released
@@ -53,12 +54,15 @@ const (
 	// Unsettled: the run has ended, and its caller gets its answer, although the store has not taken the record in time: Err says why. The engine
 	// goes on, and the ending event follows, which is Late.
 	Unsettled
+	// KeyIgnored: the request has an Idempotency-Key, and the policy does not look at it: its parameters or its token decide. A guard reports it once
+	// for each route. See [Header], and [OrParams].
+	KeyIgnored
 	// Operated: an operator has released, settled or forgotten an operation ([Engine.Operations]), or Err says why not.
 	Operated
 )
 
 var kindNames = [...]string{"invalid", "started", "completed", "released", "abandoned", "lost", "unfinished",
-	"lease lost", "renewal failed", "replayed", "refused", "passed", "unprotected", "store is local", "unsettled", "operated"}
+	"lease lost", "renewal failed", "replayed", "refused", "passed", "unprotected", "store is local", "unsettled", "key ignored", "operated"}
 
 // String returns the kind's name in lower case.
 func (k Kind) String() string {
@@ -127,14 +131,15 @@ func Observers(observers ...func(context.Context, Event)) func(context.Context, 
 }
 
 // LogEvents returns an observer for [Config.Observe] that logs to logger. Warnings are: a takeover, a
-// lease or record that could not be kept, a panic, an uncertain outcome, and a refusal that is the
-// service's own fault, [codes.NoRun] from a handler and [ErrSealed] included. The refusals of clients (4xx) are logged at the level refusals,
-// a local store at the info level, everything else at the debug level. Raw keys are not logged.
+// lease, record or result that could not be kept, a record that is not settled yet ([Unsettled]), a panic, an uncertain outcome, a key that is
+// ignored, and a refusal that is the service's own fault, [codes.NoRun] from a handler and [ErrSealed] included. The refusals of clients
+// (4xx) are logged at the level refusals, a local store and a record that was settled late at the info level, everything else at the
+// debug level. Raw keys are not logged.
 func LogEvents(logger *slog.Logger, refusals slog.Level) func(context.Context, Event) {
 	return func(ctx context.Context, e Event) {
 		level, what := slog.LevelDebug, e.Kind.String()
 		switch e.Kind {
-		case Unprotected, LeaseLost, RunLost, RunAbandoned, RenewFailed, RunUnfinished, Unsettled, Operated:
+		case Unprotected, LeaseLost, RunLost, RunAbandoned, RenewFailed, RunUnfinished, Unsettled, KeyIgnored, Operated:
 			level = slog.LevelWarn
 		case Started:
 			if e.Takeover {
@@ -146,6 +151,13 @@ func LogEvents(logger *slog.Logger, refusals slog.Level) func(context.Context, E
 			}
 		case StoreIsLocal:
 			level = slog.LevelInfo
+		case Completed:
+			if e.Err != nil && !e.Failed {
+				level = slog.LevelWarn
+			}
+		}
+		if e.Late {
+			level = max(level, slog.LevelInfo)
 		}
 		// A user that is not logged in needs no warning; a user source that does not
 		// understand what it finds is a fault.
@@ -156,7 +168,7 @@ func LogEvents(logger *slog.Logger, refusals slog.Level) func(context.Context, E
 		if !logger.Enabled(ctx, level) {
 			return
 		}
-		attrs := make([]slog.Attr, 0, 15)
+		attrs := make([]slog.Attr, 0, 16)
 		attrs = append(attrs, slog.String("policy", e.Policy), slog.String("route", e.Route))
 		if e.Key != (Key{}) {
 			attrs = append(attrs, slog.String("key", e.Key.String()))
@@ -184,6 +196,9 @@ func LogEvents(logger *slog.Logger, refusals slog.Level) func(context.Context, E
 		}
 		if e.Failed {
 			attrs = append(attrs, slog.Bool("failed", true))
+		}
+		if e.Late {
+			attrs = append(attrs, slog.Bool("late", true))
 		}
 		if e.Panicked {
 			attrs = append(attrs, slog.Bool("panicked", true))

@@ -18,13 +18,17 @@ import (
 // pass untouched.
 func (g *Guard) Serve(ctx context.Context, x adapter.Exchange) error {
 	f := httpOperations.Get().(*httpOperation)
-	f.guard, f.x = g, x
+	f.x = x
 	fill(ctx, &f.req, x)
 
 	var err error
 	if isSafe(f.req.Method) {
 		err = x.Pass(ctx)
 	} else {
+		f.guard = g.of(&f.req)
+		if f.guard == g {
+			g.noticeIgnoredKey(ctx, &f.req)
+		}
 		err = f.serve(ctx)
 	}
 	// A panic leaves f to the garbage collector: the handler may have kept something of it.

@@ -1,6 +1,7 @@
 package core
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -113,6 +114,7 @@ func (u *unsettled) look(calling context.Context) (again bool) {
 		u.err = lost
 	case r.State == store.Done:
 		u.event.Kind, u.err = Completed, nil
+		u.event.Err = cmp.Or(u.event.Err, u.first) // somebody may have to know: no replica has it, say
 	case r.State == store.Abandoned && u.event.Kind != Completed, r.State == store.Free && u.event.Kind == Released:
 		u.err = nil
 	default:
