@@ -59,7 +59,7 @@
 //
 // # Published profiles
 //
-// [UCP], [WebBotAuth], [AdCP], [AdCP31] and [AdCPWebhooks] return the configurations of published protocols. Each says what it
+// [UCP], [WebBotAuth], [WebBotAuthMeunier], [AdCP], [AdCP31] and [AdCPWebhooks] return the configurations of published protocols. Each says what it
 // wants and what it leaves open. All else is as above: one signature, or that of [Config].Label; no parameters of components, but
 // for key of signature-agent; fields in single lines; nothing that the RFC does not define. They take the client's URL for https, also
 // behind a proxy; clear [Config].HTTPS to try them without TLS.

@@ -14,7 +14,7 @@ import (
 	"github.com/idem-go/idem/sign/internal/redact"
 )
 
-// Config configures [New]. The zero Config is the profile that the package comment describes; [UCP], [WebBotAuth], [AdCP],
+// Config configures [New]. The zero Config is the profile that the package comment describes; [UCP], [WebBotAuth], [WebBotAuthMeunier], [AdCP],
 // [AdCP31] and [AdCPWebhooks] return those of published protocols. Client and verifier need the same options, except HTTPS.
 type Config struct {
 	// Label is the signature's name in Signature-Input and Signature. If it is set, the verifier uses the signature of that
