@@ -145,7 +145,8 @@ type Verifier struct {
 	c          Config
 	behind     int64 // how far a timestamp may be behind, in seconds
 	ahead      int64
-	finish     func(m *Message) error // see Demands
+	each       func(m *Message) []Scheme // see Demands
+	finish     func(m *Message) error
 	quota      *quota
 	ownTimeout bool   // calls of Nonces get no deadline
 	decoys     []*Key // one of each algorithm, for pad
@@ -211,7 +212,7 @@ func NewVerifier(c Config) (*Verifier, error) {
 		d.Behind, d.Ahead = c.Window, c.Window
 	}
 	v := &Verifier{
-		c: c, behind: int64(d.Behind / time.Second), ahead: int64(d.Ahead / time.Second), finish: d.Finish,
+		c: c, behind: int64(d.Behind / time.Second), ahead: int64(d.Ahead / time.Second), each: d.Each, finish: d.Finish,
 		ownTimeout: ownTimeout, decoys: newDecoys(),
 	}
 	v.quota = newQuota(c.NonceQuota, c.MaxNonces, v.behind+v.ahead+v.afterWindow()+1)
@@ -316,47 +317,95 @@ func (sig *Signature) reset() {
 	*sig = Signature{Values: values[:0], Covered: covered[:0], Consumed: consumed[:0], fields: fields[:0], scratch: scratch[:0]}
 }
 
+// maxEach is how many signatures of a message are tried, see Demands.
+const maxEach = 4
+
 // verify fixes the order of the checks.
 func (v *Verifier) verify(ctx context.Context, m *Message, s *Signature, key **Key) *Error {
 	if err := v.checkHeader(m); err != nil {
 		return err
 	}
-	if err := v.c.Scheme.Parse(m, s); err != nil {
-		return asError(err)
+	var several []Scheme
+	if v.each != nil {
+		several = v.each(m)
 	}
-	now := v.c.Clock()
-	if err := v.checkTime(s, now.Unix()); err != nil {
-		return err
-	}
-	candidates, unknown := v.candidates(ctx, s, now)
-	if unknown != nil && unknown.Code == CodeStoreUnavailable {
-		return unknown
-	}
-	if _, err := m.Body(); err != nil {
-		return asError(err)
-	}
+	var now time.Time
 	var err *Error
-	*key, err = v.checkSignature(m, s, candidates)
 	switch {
-	case unknown != nil:
-		return unknown
-	case err != nil:
-		return err
+	case len(several) > maxEach:
+		return Errorf(CodeMalformed, "the message has %d signatures; %d are tried", len(several), maxEach)
+	case len(several) > 0:
+		now, err = v.authenticateEach(ctx, m, s, key, several)
+	default:
+		s.scheme = v.c.Scheme
+		now, _, err = v.authenticate(ctx, m, s, key)
 	}
-	later := v.c.Clock()
-	if _, cheap := v.c.Keys.(*Ring); cheap || later.Unix() != now.Unix() {
-		if err := v.checkAgain(ctx, m, s, *key, later); err != nil {
-			return err
-		}
+	if err != nil {
+		return err
 	}
 	s.NoNonce = s.NoNonce || v.c.GuardedByKey && s.EventID != ""
-	if err := v.useNonce(ctx, s, *key, later); err != nil || v.finish == nil {
+	if err := v.useNonce(ctx, s, *key, now); err != nil || v.finish == nil {
 		return err
 	}
 	if err := v.finish(m); err != nil {
 		return asError(err)
 	}
 	return nil
+}
+
+// authenticateEach tries the signatures of a message. With an error, s and key are those that it is about.
+func (v *Verifier) authenticateEach(ctx context.Context, m *Message, s *Signature, key **Key, schemes []Scheme) (time.Time, *Error) {
+	var first *Error
+	best := 0 // of first: 1 for a signature that was parsed, 2 if it can't be said whether it is good
+	for _, scheme := range schemes {
+		own, k := &Signature{scheme: scheme}, (*Key)(nil)
+		now, parsed, err := v.authenticate(ctx, m, own, &k)
+		rank := 0
+		switch {
+		case err == nil:
+			*s, *key = *own, k
+			return now, nil
+		case err.Code == CodeStoreUnavailable:
+			rank = 2
+		case parsed:
+			rank = 1
+		}
+		if first == nil || rank > best {
+			first, best, *s, *key = err, rank, *own, k
+		}
+	}
+	return time.Time{}, first
+}
+
+// authenticate checks all but the nonce, and returns the time at which it has. parsed is true if the signature has the right form.
+func (v *Verifier) authenticate(ctx context.Context, m *Message, s *Signature, key **Key) (at time.Time, parsed bool, _ *Error) {
+	if err := s.scheme.Parse(m, s); err != nil {
+		return at, false, asError(err)
+	}
+	now := v.c.Clock()
+	if err := v.checkTime(s, now.Unix()); err != nil {
+		return at, true, err
+	}
+	candidates, unknown := v.candidates(ctx, s, now)
+	if unknown != nil && unknown.Code == CodeStoreUnavailable {
+		return at, true, unknown
+	}
+	if _, err := m.Body(); err != nil {
+		return at, true, asError(err)
+	}
+	var err *Error
+	*key, err = v.checkSignature(m, s, candidates)
+	switch {
+	case unknown != nil:
+		return at, true, unknown
+	case err != nil:
+		return at, true, err
+	}
+	later := v.c.Clock()
+	if _, cheap := v.c.Keys.(*Ring); cheap || later.Unix() != now.Unix() {
+		err = v.checkAgain(ctx, m, s, *key, later)
+	}
+	return later, true, err
 }
 
 // checkAgain checks timestamp and key once more after the body has arrived. Whoever holds back its last byte must not get the
@@ -477,7 +526,7 @@ func (v *Verifier) pad(m *Message, s *Signature, candidates []*Key) {
 			continue
 		}
 		if !slices.ContainsFunc(candidates, func(k *Key) bool { return k.algorithm == decoy.algorithm }) {
-			_ = v.c.Scheme.Check(m, s, decoy)
+			_ = s.scheme.Check(m, s, decoy)
 		}
 	}
 }
@@ -498,7 +547,7 @@ func (v *Verifier) keys(ctx context.Context, s *Signature) ([]*Key, error) {
 func (v *Verifier) checkSignature(m *Message, s *Signature, candidates []*Key) (*Key, *Error) {
 	var first error
 	for _, k := range candidates {
-		err := v.c.Scheme.Check(m, s, k)
+		err := s.scheme.Check(m, s, k)
 		if err == nil {
 			return k, nil
 		}
@@ -570,7 +619,7 @@ func (v *Verifier) observe(ctx context.Context, m *Message, s *Signature, key *K
 			if over {
 				return "" // the message's memory belongs to another request now
 			}
-			text := v.c.Scheme.SigningString(m, s, key)
+			text := s.scheme.SigningString(m, s, key)
 			if len(text) > maxSigningString {
 				text = cut(text, maxSigningString) + "[cut off]"
 			}

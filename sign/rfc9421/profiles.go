@@ -24,6 +24,8 @@ import (
 // without it never expires, so it can be replayed once the guard has forgotten its key. If created is present, the verifier's
 // window counts. Clients of this package send it.
 //
+// A message may have up to 4 signatures: one good one is enough, unless [Config].Label names it.
+//
 // [sign.Verified].EventID is the Idempotency-Key as sent, or of a safe method without one, a digest of what is signed. A message
 // may also be one of Web Bot Auth (tag "web-bot-auth"); then its created, expires and keyid are as there.
 func UCP() Config { return Config{HTTPS: true, rules: ucp} }
@@ -34,7 +36,7 @@ func UCP() Config { return Config{HTTPS: true, rules: ucp} }
 // ignored. A member that is an origin, without a path, means the origin's directory
 // (/.well-known/http-message-signatures-directory), as in earlier drafts. So does a Signature-Agent that is a string and covered as a
 // whole. created, expires and the tag "web-bot-auth" must be present, and keyid must be [sign.Key.Thumbprint]. There are no shared
-// secrets.
+// secrets. Of several signatures one good one is enough, unless [Config].Label names it.
 //
 // The draft lets a signature cover no more than that, so it says who sends a request, and nothing about it: whoever sees the
 // message can send others with its signature to the same host until it has left the verifier's window. This package accepts that
@@ -104,6 +106,7 @@ type rules struct {
 	typed     bool             // with a body, content-type must be covered
 	check     func(*sign.Message, parameters) error
 	locate    func(m *sign.Message, p parameters, label string) (url string, err error)
+	several   bool // one good signature of several is enough
 	adcp      bool // @target-uri and @authority are in canonical form
 	base64URL bool
 	demands   sign.Demands
@@ -126,7 +129,7 @@ var strict = &rules{
 var ucp = &rules{
 	name: "ucp", noNonce: true, algorithms: asymmetric,
 	needs: asSent, signs: []string{"@method", "@authority", "@path"}, cover: []form.FieldName{ucpAgent}, agent: true, typed: true,
-	check: checkUCP, locate: locateUCP, demands: sign.Demands{Guard: true},
+	check: checkUCP, locate: locateUCP, several: true, demands: sign.Demands{Guard: true},
 }
 
 var webBotAuth = webBotAuthRules(locateAgent)
@@ -142,7 +145,7 @@ func webBotAuthRules(locate func(m *sign.Message, p parameters, label string) (s
 			}
 			return asSent(m)
 		},
-		signs: []string{"@method", "@authority", "@path"}, agent: true, check: checkWebBotAuth, locate: locate,
+		signs: []string{"@method", "@authority", "@path"}, agent: true, check: checkWebBotAuth, locate: locate, several: true,
 	}
 }
 

@@ -184,6 +184,85 @@ func TestProfiles(t *testing.T) {
 	}
 }
 
+// Of several signatures one good one is enough, in any order, also if the others are expired, of a stranger or for somebody else.
+func TestSeveralSignatures(t *testing.T) {
+	demo := sign.Must(sign.NewKey(sign.KeyConfig{ID: "demo"}, fixture.Private().Ed25519))
+	thumb := sign.Must(sign.NewKey(sign.KeyConfig{ID: demo.Thumbprint()}, fixture.Private().Ed25519))
+	bot := `;created=1700000000;expires=1700000300;keyid="` + thumb.ID() + `";tag="web-bot-auth";nonce="n-0123456789abcdef"`
+	const ucpList = `("@method" "@authority" "@path");keyid="demo"`
+	message := func(s *profile, inputs ...string) *sign.Message {
+		h := http.Header{"Signature-Agent": {`a="https://a.test/keys"`}}
+		if s.rules == ucp {
+			h = http.Header{}
+		}
+		m := &sign.Message{Method: "GET", Target: "/c", Host: "shop.test", Source: &fixture.Source{Header: h}}
+		var values []string
+		for _, input := range inputs {
+			signInput(t, s, m, demo, input)
+			value := h.Get("Signature")
+			if strings.Contains(input, "stranger") {
+				value = strings.Replace(value, "=:", "=:AAAA", 1)
+			}
+			values = append(values, value)
+		}
+		h.Set("Signature-Input", strings.Join(inputs, ", "))
+		h.Set("Signature", strings.Join(values, ", "))
+		return m
+	}
+	for name, c := range map[string]struct {
+		profile Config
+		inputs  []string
+		want    error
+	}{
+		"good, and a stranger's":  {UCP(), []string{`a=` + ucpList, `b=("@method" "@authority" "@path");keyid="stranger"`}, nil},
+		"a stranger's, and good":  {UCP(), []string{`b=("@method" "@authority" "@path");keyid="stranger"`, `a=` + ucpList}, nil},
+		"too little, and good":    {UCP(), []string{`b=("@authority");keyid="demo"`, `a=` + ucpList}, nil},
+		"expired, and good":       {UCP(), []string{`b=` + ucpList + `;created=1600000000`, `a=` + ucpList}, nil},
+		"a proxy's, and good":     {UCP(), []string{`b=` + ucpList + `;tag="proxy"`, `a=` + ucpList}, nil},
+		"a proxy's, and expired":  {UCP(), []string{`b=` + ucpList + `;tag="proxy"`, `a=` + ucpList + `;created=1600000000`}, sign.CodeExpired},
+		"two strangers'":          {UCP(), []string{`b=("@method" "@authority" "@path");keyid="stranger"`, `a=("@method" "@authority" "@path");keyid="stranger-2"`}, sign.ReasonUnknownKey},
+		"five":                    {UCP(), []string{`a=` + ucpList, `b=` + ucpList, `c=` + ucpList, `d=` + ucpList, `e=` + ucpList}, sign.CodeMalformed},
+		"a bot's, and a proxy's":  {WebBotAuth(), []string{`b=("@authority");keyid="proxy";created=1700000000`, `a=("@authority" "signature-agent";key="a")` + bot}, nil},
+		"one label twice":         {UCP(), []string{`a=` + ucpList, `a=` + ucpList}, sign.CodeMalformed},
+		"two, and one label says": {func() Config { c := UCP(); c.Label = "b"; return c }(), []string{`a=` + ucpList, `b=` + ucpList + `;tag="proxy"`}, sign.CodeInvalid},
+		"two in another profile":  {Config{}, []string{`a=` + strictList + strictParams, `b=` + strictList + strictParams}, sign.CodeMalformed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newScheme(t, c.profile)
+			var m *sign.Message
+			if c.profile.rules == nil {
+				m = testMessage()
+				signByHand(t, s, m, demo, strings.Join(c.inputs, ", "))
+			} else {
+				m = message(s, c.inputs...)
+			}
+			var base string
+			verifier := fixture.Verifier(sign.Config{Scheme: s, GuardedByKey: true, Observe: func(_ context.Context, e sign.Event) { base = e.SigningString() }}, demo, thumb)
+			verified, err := verifier.Verify(t.Context(), m)
+			require.ErrorIs(t, err, c.want)
+			if c.want != nil {
+				return
+			}
+			require.Contains(t, []string{demo.ID(), thumb.ID()}, verified.KeyID)
+			require.Contains(t, base, verified.KeyID, "the signing string is that of the good one")
+			if verified.Nonce != "" {
+				_, err := verifier.Verify(t.Context(), unread(m))
+				require.ErrorIs(t, err, sign.CodeReplayed)
+			}
+		})
+	}
+	unreachable := fixture.Verifier(sign.Config{Scheme: newScheme(t, UCP()), GuardedByKey: true, Keys: unreachable{}})
+	_, err := unreachable.Verify(t.Context(), message(newScheme(t, UCP()), `b=`+ucpList+`;created=1600000000`, `a=`+ucpList))
+	require.ErrorIs(t, err, sign.CodeStoreUnavailable)
+}
+
+// unreachable is a store of keys that does not answer.
+type unreachable struct{}
+
+func (unreachable) Keys(context.Context, string) ([]*sign.Key, error) {
+	return nil, context.DeadlineExceeded
+}
+
 // A key of another purpose, or of none, is none of AdCP's, and the one of webhooks signs no request.
 func TestPurposes(t *testing.T) {
 	for _, c := range []struct {

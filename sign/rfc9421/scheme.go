@@ -19,7 +19,7 @@ import (
 type Config struct {
 	// Label is the signature's name in Signature-Input and Signature. If it is set, the verifier uses the signature of that
 	// label, and ignores others (of proxies, say) in the same line. Empty: the client uses "sig1", and the verifier accepts
-	// any label, but refuses a message with several signatures.
+	// any label, but refuses a message with several signatures, unless the profile says that one good one is enough.
 	Label string
 
 	// Tag names the application for which a signature is made (RFC 9421, section 2.3). A message must have this tag.
@@ -132,7 +132,32 @@ func New(o Config) (sign.Scheme, error) {
 func (s *profile) Name() string { return s.rules.name }
 
 // Demands returns what the profile asks of the verifier, see [sign.Demands].
-func (s *profile) Demands() sign.Demands { return s.rules.demands }
+func (s *profile) Demands() sign.Demands {
+	d := s.rules.demands
+	if s.rules.several && s.label == "" {
+		d.Each = s.each
+	}
+	return d
+}
+
+// each returns the scheme for each label of a message with several signatures.
+func (s *profile) each(m *sign.Message) []sign.Scheme {
+	input, _ := m.Field(headerInput)
+	if !strings.Contains(input, ",") { // only a comma separates signatures
+		return nil
+	}
+	dictionary, err := parseDictionary(headerInput, input)
+	if err != nil || len(dictionary.Names()) == 1 {
+		return nil // Parse says why
+	}
+	var each []sign.Scheme
+	for _, label := range dictionary.Names() {
+		one := *s
+		one.label = label
+		each = append(each, &one)
+	}
+	return each
+}
 
 // state is what Parse and Sign leave for Check and SigningString.
 type state struct {
