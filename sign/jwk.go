@@ -1,6 +1,7 @@
 package sign
 
 import (
+	"cmp"
 	"crypto"
 	"crypto/ecdsa"
 	"crypto/ed25519"
@@ -42,8 +43,9 @@ type jwk struct {
 // 8192 bits. A key's id is its kid, or without one its [Key.Thumbprint]; owner is the owner of all, or if it is empty, each key's
 // id. nbf and exp are the key's validity, adcp_use is its purpose.
 //
-// It leaves out keys of other types, keys with an alg that is not the key's, keys that are not for signatures (use, key_ops), keys
-// with an adcp_use that do not also say use "sig" and key_ops "verify", and broken keys. A profile of UCP is such a set, also one of
+// It leaves out keys of other types, keys with an alg that is not the key's, keys that are not for signatures (use, key_ops), and
+// broken keys. Such a key with an adcp_use and a kid, or one that does not also say use "sig" and key_ops "verify", is returned
+// without algorithm and purpose: it verifies nothing, and rfc9421.AdCP can tell it from an unknown key ([ReasonWrongPurpose]). A profile of UCP is such a set, also one of
 // 2026-04-08 or before, whose keys are called signing_keys. It returns an error if data is no JWK Set, or has more than 64 keys.
 func ParseJWKS(data []byte, owner string) ([]*Key, error) {
 	var set struct {
@@ -66,7 +68,11 @@ func ParseJWKS(data []byte, owner string) ([]*Key, error) {
 		if json.Unmarshal(text, &j) != nil {
 			continue
 		}
-		if k := j.key(owner); k != nil {
+		k := j.key(owner)
+		if k == nil && j.AdCPUse != "" && isKeyID(j.Kid) {
+			k = &Key{id: j.Kid, owner: cmp.Or(owner, j.Kid)}
+		}
+		if k != nil {
 			keys = append(keys, k)
 		}
 	}

@@ -583,7 +583,12 @@ func TestParseJWKS(t *testing.T) {
 	} {
 		keys, err := ParseJWKS([]byte(`{"keys":[`+jwk+`]}`), "")
 		require.NoError(t, err, jwk)
-		require.Equal(t, want, len(keys) == 1, jwk)
+		require.Equal(t, want, len(keys) == 1 && keys[0].Algorithm() != "", jwk)
+		if !want && strings.Contains(jwk, "adcp_use") { // it can be told from an unknown key, and is none
+			require.Len(t, keys, 1, jwk)
+			require.False(t, keys[0].Verify(nil, nil))
+			require.Equal(t, []string{"k-1", "k-1", ""}, []string{keys[0].ID(), keys[0].Owner(), keys[0].Purpose()})
+		}
 	}
 	keys := Must(ParseJWKS([]byte(`{"keys":[`+with(`"kid":null,"nbf":1700000000,"exp":1700000010,"use":"sig","key_ops":["verify"],"adcp_use":"a"`)+`]}`), "partner"))
 	require.Equal(t, "partner", keys[0].Owner())

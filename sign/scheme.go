@@ -112,6 +112,12 @@ type Demands struct {
 	// the message is its signer's. If none does, the error is that of the first that could be parsed, or 503 if its keys could
 	// not be looked up. Empty, or a nil Each: the scheme itself reads the message.
 	Each func(m *Message) []Scheme
+	// Challenge returns the WWW-Authenticate of the answer to a refused message, for protocols that say why there. The status is
+	// then 401, unless it would be 5xx or [Config].Refuse sets it. Empty, or a nil Challenge: Signature scheme="<name>", on a 401.
+	Challenge func(e *Error) string
+	// QuotaFirst is true if an owner whose quota of nonces is used up ([Config].NonceQuota) is refused before the signature is
+	// checked. Then anybody who knows a key's id can find out that its owner's quota is used up.
+	QuotaFirst bool
 	// Finish is called last, when the message is verified and its nonce is used up. With an error, which is as those of
 	// [Scheme].Parse, the message is refused. Nil: no call.
 	Finish func(m *Message) error

@@ -88,7 +88,7 @@ type Config struct {
 	Observe func(ctx context.Context, e Event)
 
 	// Refuse returns the answer to a refused message, for services with an error format of their own. Show the client
-	// nothing of e but its Code. A zero Status becomes e.Status(). A nil answer becomes the default one:
+	// nothing of e but its Code. A zero Status becomes that of the default answer. A nil answer becomes the default one:
 	// application/problem+json (RFC 9457). Every answer gets Idempotency-Refused and Cache-Control: no-store. Date, Retry-After
 	// and WWW-Authenticate are added where they belong, unless Refuse has set them. ctx is the request's. Refuse may keep
 	// e, and must be safe for concurrent use. Nil: the default answer.
@@ -145,8 +145,7 @@ type Verifier struct {
 	c          Config
 	behind     int64 // how far a timestamp may be behind, in seconds
 	ahead      int64
-	each       func(m *Message) []Scheme // see Demands
-	finish     func(m *Message) error
+	demands    Demands
 	quota      *quota
 	ownTimeout bool   // calls of Nonces get no deadline
 	decoys     []*Key // one of each algorithm, for pad
@@ -212,7 +211,7 @@ func NewVerifier(c Config) (*Verifier, error) {
 		d.Behind, d.Ahead = c.Window, c.Window
 	}
 	v := &Verifier{
-		c: c, behind: int64(d.Behind / time.Second), ahead: int64(d.Ahead / time.Second), each: d.Each, finish: d.Finish,
+		c: c, behind: int64(d.Behind / time.Second), ahead: int64(d.Ahead / time.Second), demands: d,
 		ownTimeout: ownTimeout, decoys: newDecoys(),
 	}
 	v.quota = newQuota(c.NonceQuota, c.MaxNonces, v.behind+v.ahead+v.afterWindow()+1)
@@ -326,8 +325,8 @@ func (v *Verifier) verify(ctx context.Context, m *Message, s *Signature, key **K
 		return err
 	}
 	var several []Scheme
-	if v.each != nil {
-		several = v.each(m)
+	if v.demands.Each != nil {
+		several = v.demands.Each(m)
 	}
 	var now time.Time
 	var err *Error
@@ -344,10 +343,10 @@ func (v *Verifier) verify(ctx context.Context, m *Message, s *Signature, key **K
 		return err
 	}
 	s.NoNonce = s.NoNonce || v.c.GuardedByKey && s.EventID != ""
-	if err := v.useNonce(ctx, s, *key, now); err != nil || v.finish == nil {
+	if err := v.useNonce(ctx, s, *key, now); err != nil || v.demands.Finish == nil {
 		return err
 	}
-	if err := v.finish(m); err != nil {
+	if err := v.demands.Finish(m); err != nil {
 		return asError(err)
 	}
 	return nil
@@ -392,6 +391,11 @@ func (v *Verifier) authenticate(ctx context.Context, m *Message, s *Signature, k
 	}
 	if _, err := m.Body(); err != nil {
 		return at, true, asError(err)
+	}
+	if v.demands.QuotaFirst && len(candidates) > 0 {
+		if err := v.quota.check(candidates[0].owner, now.Unix()); err != nil {
+			return at, true, err
+		}
 	}
 	var err *Error
 	*key, err = v.checkSignature(m, s, candidates)
@@ -443,10 +447,10 @@ func (v *Verifier) checkHeader(m *Message) *Error {
 	}
 	// Routers differ in which one they use.
 	if m.Host != "" && !sameHost(m.Host, authority) || lines == 1 && host != "" && !sameHost(host, authority) {
-		return Errorf(CodeMalformed, "target, Host and :authority name different hosts")
+		return Errorf(ReasonBadTarget, "target, Host and :authority name different hosts")
 	}
 	if len(v.c.Hosts) > 0 && !slices.ContainsFunc(v.c.Hosts, func(h string) bool { return sameHost(h, authority) }) {
-		return Errorf(CodeInvalid, "it was sent to %q, which Config.Hosts does not name", authority)
+		return Errorf(&Error{Code: CodeInvalid, Reason: ReasonBadTarget}, "it was sent to %q, which Config.Hosts does not name", authority)
 	}
 	return nil
 }
@@ -474,7 +478,7 @@ func (v *Verifier) candidates(ctx context.Context, s *Signature, now time.Time) 
 	keys, err := v.keys(ctx, s)
 	if err != nil {
 		if !errors.Is(err, CodeInvalid) {
-			return nil, Errorf(CodeStoreUnavailable, "the key could not be looked up: %w", err)
+			return nil, Errorf(ReasonKeysUnavailable, "the key could not be looked up: %w", err)
 		}
 		keys, why = nil, err
 	}

@@ -59,6 +59,10 @@ func WebBotAuthMeunier() Config {
 // The handler gets the path as sent. A body that is not JSON, or has an object with two members of one name, is refused
 // ([sign.CodeMalformed]), after its nonce was used up.
 //
+// A refused message is answered 401 with the protocol's code, WWW-Authenticate: Signature error="request_signature_required" and so on;
+// see [sign.Reason]. A key that is not for signatures, or contradicts itself, is told from an unknown one if it comes from
+// [sign.ParseJWKS] or [sign.JWKSource]. An owner whose quota of nonces is used up is refused before the signature is checked.
+//
 // Messages name no URL. Find the partner's keys by [sign.JWKSource.At].
 func AdCP() Config {
 	return Config{HTTPS: true, Label: defaultLabel, Tag: tagAdCPRequest, rules: adcp}
@@ -155,6 +159,7 @@ var adcp31 = adcpRules(func(r *rules) { r.base64URL = true })
 
 var adcpWebhooks = adcpRules(func(r *rules) {
 	r.name, r.base64URL, r.purposes = "adcp-webhooks", true, []string{"request-signing", "webhook-signing"}
+	r.demands.Challenge = adcpChallenge("webhook_")
 })
 
 func adcpRules(change func(*rules)) *rules {
@@ -162,8 +167,11 @@ func adcpRules(change func(*rules)) *rules {
 		name: "adcp", parameters: created | expires | nonce | alg, isNonce: isAdCPNonce, nonces: "16 to 96 bytes in base64url without padding",
 		lifetime: shortLife, skew: adcpSkew, algorithms: []sign.Algorithm{sign.Ed25519, sign.ECDSAP256SHA256}, purposes: []string{"request-signing"},
 		needs: func(*sign.Message) coverage { return 0 }, signs: []string{"@method", "@target-uri", "@authority"}, named: true, typed: true,
-		check: func(m *sign.Message, _ parameters) error { return checkAdCPHost(m) }, adcp: true,
-		demands: sign.Demands{Behind: (shortLife + adcpSkew) * time.Second, Ahead: adcpSkew * time.Second, Finish: checkNames},
+		check: checkAdCP, adcp: true,
+		demands: sign.Demands{
+			Behind: (shortLife + adcpSkew) * time.Second, Ahead: adcpSkew * time.Second,
+			Challenge: adcpChallenge("request_"), QuotaFirst: true, Finish: checkNames,
+		},
 	}
 	change(r)
 	return r
@@ -225,7 +233,7 @@ func checkUCP(m *sign.Message, p parameters) error {
 // checkWebBotAuth checks what only Web Bot Auth wants.
 func checkWebBotAuth(m *sign.Message, p parameters) error {
 	if p.nonce == "" && !isSafe(m.Method) {
-		return sign.Errorf(sign.CodeMissing, "the parameter nonce, which a %s must have", m.Method)
+		return sign.Errorf(sign.ReasonParameterMissing, "the parameter nonce, which a %s must have", m.Method)
 	}
 	return checkAgent(m, p)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/base64"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -294,6 +295,41 @@ func TestProfilesUseNoSharedSecrets(t *testing.T) {
 	signInput(t, s, m, signtest.Demo, `sig1=("@method" "@authority" "@path");keyid="demo"`)
 	_, err := fixture.Verifier(sign.Config{Scheme: s, GuardedByKey: true}, signtest.Demo).Verify(t.Context(), m)
 	require.ErrorIs(t, err, sign.ReasonWrongAlgorithm)
+}
+
+// A refusal has AdCP's code and status 401, unless it is no fault of the signature, or of the client.
+func TestAdCPAnswers(t *testing.T) {
+	message := func(body string) *sign.Message {
+		m := &sign.Message{Method: "POST", Target: "/c", Host: "shop.test", Source: &fixture.Source{Header: http.Header{}, Body: []byte(body)}}
+		signInput(t, newScheme(t, AdCP()), m, signtest.Demo,
+			`sig1=("@method" "@target-uri" "@authority");created=1700000000;expires=1700000300;nonce="KXYnfEfJ0PBRZXQyVXfVQA";keyid="demo";alg="ed25519";tag="adcp/request-signing/v1"`)
+		return m
+	}
+	elsewhere := message("")
+	elsewhere.Host = "other.test"
+	for _, c := range []struct {
+		config    sign.Config
+		m         *sign.Message
+		status    int
+		challenge []string
+	}{
+		{sign.Config{}, message(""), 401, []string{`Signature error="request_signature_key_unknown"`}},
+		{sign.Config{Keys: unreachable{}}, message(""), 503, []string{`Signature error="request_signature_jwks_unavailable"`}},
+		{sign.Config{BodyLimit: 1}, message("{}"), 413, nil},
+		{sign.Config{Hosts: []string{"shop.test"}}, elsewhere, 401, []string{`Signature error="request_target_uri_malformed"`}},
+		{sign.Config{Refuse: func(context.Context, *sign.Error) *sign.Answer { return &sign.Answer{} }}, message(""), 401, []string{`Signature error="request_signature_key_unknown"`}},
+		{sign.Config{Refuse: func(context.Context, *sign.Error) *sign.Answer { return &sign.Answer{Status: 418} }}, message(""), 418, []string{`Signature error="request_signature_key_unknown"`}},
+	} {
+		c.config.Scheme = newScheme(t, AdCP())
+		v := fixture.Verifier(c.config)
+		_, err := v.Verify(t.Context(), c.m)
+		answer := v.Answer(t.Context(), err)
+		require.Equal(t, c.status, answer.Status, err)
+		require.Equal(t, c.challenge, answer.Header["Www-Authenticate"])
+		if c.config.Refuse == nil {
+			require.Contains(t, string(answer.Body), `"status":`+strconv.Itoa(c.status))
+		}
+	}
 }
 
 // An option that would weaken a profile in which it has no meaning is a fault.

@@ -175,11 +175,7 @@ const (
 
 // Parse implements [sign.Scheme].
 func (s *profile) Parse(m *sign.Message, sig *sign.Signature) error {
-	input, err := m.Required(headerInput)
-	if err != nil {
-		return err
-	}
-	value, err := m.Required(headerSignature)
+	input, value, err := fields(m)
 	if err != nil {
 		return err
 	}
@@ -234,6 +230,19 @@ func (s *profile) Parse(m *sign.Message, sig *sign.Signature) error {
 	return nil
 }
 
+// fields returns Signature-Input and Signature.
+func fields(m *sign.Message) (input, value string, err error) {
+	input, err = m.Required(headerInput)
+	value, err2 := m.Required(headerSignature)
+	switch none := errors.Is(err, sign.CodeMissing); {
+	case none && errors.Is(err2, sign.CodeMissing):
+		err = sign.Errorf(sign.ReasonUnsigned, "%s", headerSignature)
+	case none, errors.Is(err2, sign.CodeMissing):
+		err = sign.Errorf(&sign.Error{Code: sign.CodeMissing, Reason: sign.ReasonBadHeader}, "one of %s and %s", headerInput, headerSignature)
+	}
+	return input, value, cmp.Or(err, err2)
+}
+
 // checkParameters checks that all required parameters are present and well formed.
 func (s *profile) checkParameters(p *parameters) error {
 	badKeyID, r := form.CheckKeyID(p.keyID), s.rules
@@ -242,32 +251,32 @@ func (s *profile) checkParameters(p *parameters) error {
 	}
 	switch missing := r.parameters &^ p.has; {
 	case missing&created != 0:
-		return sign.Errorf(sign.CodeMissing, "the parameter created")
+		return sign.Errorf(sign.ReasonParameterMissing, "the parameter created")
 	case missing&expires != 0:
-		return sign.Errorf(sign.CodeMissing, "the parameter expires")
+		return sign.Errorf(sign.ReasonParameterMissing, "the parameter expires")
 	case p.keyID == "":
-		return sign.Errorf(sign.CodeMissing, "the parameter keyid")
+		return sign.Errorf(sign.ReasonParameterMissing, "the parameter keyid")
 	case p.nonce == "" && r.parameters&nonce != 0:
-		return sign.Errorf(sign.CodeMissing, "the parameter nonce")
+		return sign.Errorf(sign.ReasonParameterMissing, "the parameter nonce")
 	case missing&alg != 0:
-		return sign.Errorf(sign.CodeMissing, "the parameter alg")
+		return sign.Errorf(sign.ReasonParameterMissing, "the parameter alg")
 	case p.nonce != "" && !s.rules.noNonce && !r.isNonce(p.nonce):
 		return sign.Errorf(sign.CodeMalformed, "the nonce must be %s", r.nonces)
 	case p.has&alg != 0 && p.alg == "", p.has&tag != 0 && p.tag == "":
 		return sign.Errorf(sign.CodeMalformed, "alg or tag is present and empty") // a missing one is allowed
 	case s.tag != "" && p.has&tag == 0:
-		return sign.Errorf(sign.CodeMissing, "the parameter tag")
+		return sign.Errorf(sign.ReasonParameterMissing, "the parameter tag")
 	case badKeyID != nil:
 		return sign.Errorf(sign.CodeMalformed, "%v", badKeyID)
 	case p.has&expires != 0 && p.expires < p.created:
-		return sign.Errorf(sign.CodeMalformed, "the signature expires before it was created")
+		return sign.Errorf(sign.ReasonBadWindow, "the signature expires before it was created")
 	case r.lifetime > 0 && (p.expires == p.created || p.expires-p.created > r.lifetime):
-		return sign.Errorf(sign.CodeMalformed, "the signature is valid for %d seconds; 1 to %d are allowed", p.expires-p.created, r.lifetime)
+		return sign.Errorf(sign.ReasonBadWindow, "the signature is valid for %d seconds; 1 to %d are allowed", p.expires-p.created, r.lifetime)
 	case p.has&alg != 0 && !r.uses(sign.Algorithm(p.alg)):
 		return sign.Errorf(sign.ReasonWrongAlgorithm, "the profile does not use %q", p.alg)
 	}
 	if p.tag != s.tag && (s.rules != ucp || p.tag != tagWebBotAuth) {
-		return sign.Errorf(sign.CodeInvalid, "the signature was made for the application %q", p.tag)
+		return sign.Errorf(sign.ReasonWrongTag, "the signature was made for the application %q", p.tag)
 	}
 	return nil
 }
@@ -317,33 +326,52 @@ func (s *profile) Check(m *sign.Message, sig *sign.Signature, key *sign.Key) err
 	if !ok || len(sig.Values) != 1 {
 		return sign.Errorf(sign.ReasonBadSignature, "the message was not parsed")
 	}
+	body, err := m.Body()
+	if err != nil {
+		return err
+	}
+	if s.rules.adcp { // whose codes have an order
+		if err := cmp.Or(s.checkBodyCovered(m, st, body), s.checkPurpose(key)); err != nil {
+			return err
+		}
+	}
 	if sig.Algorithm != "" && sig.Algorithm != string(key.Algorithm()) {
 		return sign.Errorf(sign.ReasonWrongAlgorithm, "the message says %q, and the key is for %s", sig.Algorithm, key.Algorithm())
 	}
 	if !s.rules.uses(key.Algorithm()) {
 		return sign.Errorf(sign.ReasonWrongAlgorithm, "the profile does not use %s", key.Algorithm())
 	}
-	body, err := m.Body()
-	if err != nil {
-		return err
-	}
 	// The signature comes first: then the key holder has made the digest.
-	good := key.Verify(st.base, sig.Values[0])
-	switch {
-	case s.rules.purposes != nil && !slices.Contains(s.rules.purposes, key.Purpose()):
-		return sign.Errorf(sign.ReasonWrongPurpose, "the key's purpose is %q", key.Purpose())
+	switch good := key.Verify(st.base, sig.Values[0]); {
 	case !good:
 		return sign.ReasonBadSignature
 	case st.thumbprint && sig.KeyID != key.Thumbprint():
 		return sign.Errorf(sign.ReasonBadSignature, "the keyid is not the key's thumbprint")
 	}
-	if s.rules != strict && len(body) > 0 && !st.typed && (s.rules.typed || len(m.Source.Values(contentType.Canonical)) > 0) {
-		return sign.Errorf(sign.ReasonUncovered, "there is a body, but %s is not covered", contentType.Lower)
-	}
-	if s.unsignedBody && st.digests.has == 0 {
-		return nil
+	if err := s.checkBodyCovered(m, st, body); err != nil {
+		return err
 	}
 	return st.digests.check(body)
+}
+
+// checkPurpose checks that the key is for the profile.
+func (s *profile) checkPurpose(key *sign.Key) error {
+	if !slices.Contains(s.rules.purposes, key.Purpose()) {
+		return sign.Errorf(sign.ReasonWrongPurpose, "the key's purpose is %q", key.Purpose())
+	}
+	return nil
+}
+
+// checkBodyCovered checks that the type and the digest of a body are covered.
+func (s *profile) checkBodyCovered(m *sign.Message, st *state, body []byte) error {
+	switch {
+	case len(body) == 0:
+	case s.rules != strict && !st.typed && (s.rules.typed || len(m.Source.Values(contentType.Canonical)) > 0):
+		return sign.Errorf(sign.ReasonUncovered, "there is a body, but %s is not covered", contentType.Lower)
+	case st.digests.has == 0 && !s.unsignedBody:
+		return sign.Errorf(sign.ReasonUncovered, "there is a body, but %s is not covered", contentDigest.Lower)
+	}
+	return nil
 }
 
 // Sign implements [sign.Scheme]. sig.Covered names components to cover besides those that must be covered, in any case and order.
