@@ -34,14 +34,14 @@ type jwk struct {
 	Y       string   `json:"y"`
 	N       string   `json:"n"`
 	E       string   `json:"e"`
-	NBF     int64    `json:"nbf"` // in seconds since 1970, as Web Bot Auth has it; zero: none
+	NBF     int64    `json:"nbf"` // since 1970, see unix; zero: none
 	Exp     int64    `json:"exp"`
 	AdCPUse string   `json:"adcp_use"`
 }
 
 // ParseJWKS returns the keys of a JWK Set (RFC 7517, section 5) that can verify signatures: Ed25519, P-256, and RSA from 2048 to
 // 8192 bits. A key's id is its kid, or without one its [Key.Thumbprint]; owner is the owner of all, or if it is empty, each key's
-// id. nbf and exp are the key's validity, adcp_use is its purpose.
+// id. nbf and exp are the key's validity, in seconds or milliseconds, adcp_use is its purpose.
 //
 // It leaves out keys of other types, keys with an alg that is not the key's, keys that are not for signatures (use, key_ops), and
 // broken keys. Such a key with an adcp_use and a kid, or one that does not also say use "sig" and key_ops "verify", is returned
@@ -95,16 +95,25 @@ func (j *jwk) key(owner string) *Key {
 		o.ID = thumbprintOf(material)
 	}
 	if j.NBF != 0 {
-		o.ValidFrom = time.Unix(j.NBF, 0)
+		o.ValidFrom = unix(j.NBF)
 	}
 	if j.Exp != 0 {
-		o.ValidUntil = time.Unix(j.Exp, 0)
+		o.ValidUntil = unix(j.Exp)
 	}
 	k, err := NewKey(o, material)
 	if err != nil {
 		return nil
 	}
 	return k
+}
+
+// unix returns a time that is given in seconds, as Web Bot Auth has it, or in milliseconds, as others write it: no date in seconds
+// before the year 5000 is as large as one in milliseconds after 1973.
+func unix(t int64) time.Time {
+	if t >= 100_000_000_000 {
+		return time.UnixMilli(t)
+	}
+	return time.Unix(t, 0)
 }
 
 // public returns the public key, or nil, and the names that its algorithm may have: those of JOSE and that of RFC 9421.

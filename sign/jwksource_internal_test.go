@@ -595,6 +595,10 @@ func TestParseJWKS(t *testing.T) {
 	require.Equal(t, "a", keys[0].Purpose())
 	require.ErrorIs(t, keys[0].valid(time.Unix(1699999999, 0)), ReasonKeyNotYetValid)
 	require.ErrorIs(t, keys[0].valid(time.Unix(1700000010, 0)), ReasonKeyExpired)
+	keys = Must(ParseJWKS([]byte(`{"keys":[`+with(`"nbf":1700000000000,"exp":1700000010000`)+`]}`), ""))
+	require.ErrorIs(t, keys[0].valid(time.Unix(1699999999, 0)), ReasonKeyNotYetValid, "in milliseconds")
+	require.NoError(t, keys[0].valid(time.Unix(1700000000, 0)))
+	require.ErrorIs(t, keys[0].valid(time.Unix(1700000010, 0)), ReasonKeyExpired)
 	require.Len(t, Must(ParseJWKS([]byte(`{"ucp":{},"signing_keys":[`+good+`]}`), "")), 1)
 	require.Len(t, Must(ParseJWKS([]byte(`{"keys":[`+strings.Repeat(good+",", maxJWKs-1)+good+`]}`), "")), maxJWKs)
 	for _, text := range []string{"", "[]", "{}", `{"keys":{}}`, `{"keys":[` + strings.Repeat(good+",", maxJWKs) + good + `]}`} {

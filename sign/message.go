@@ -29,6 +29,8 @@ type Message struct {
 
 	limit int64
 	host  string // Config.Host
+	// It is a client's: Host may have a zone of IPv6, which is not sent.
+	outgoing bool
 	read  bool
 	body  []byte
 	err   error
@@ -60,6 +62,9 @@ type Source interface {
 func (m *Message) Authority() string {
 	if m.host != "" {
 		return m.host
+	}
+	if m.outgoing {
+		return withoutZone(m.Host)
 	}
 	return m.sentTo()
 }

@@ -14,8 +14,8 @@ import (
 
 // checkAdCP refuses hosts that have no canonical form (AdCP, URL canonicalization, steps 2 and 3), and several media types.
 func checkAdCP(m *sign.Message, p parameters) error {
-	if canonicalHost(m.Authority()) == "" {
-		return sign.Errorf(sign.ReasonBadTarget, "%q is no host in AdCP", m.Authority())
+	if canonicalHost(m.Authority()) == "" || strings.Contains(m.Host, "%") { // a zone, which a client does not send
+		return sign.Errorf(sign.ReasonBadTarget, "%q is no host in AdCP", m.Host)
 	}
 	if value, _ := m.Field(contentType.Canonical); slices.Contains(p.components, contentType.Lower) && value != "" {
 		if _, _, err := mime.ParseMediaType(value); err != nil {

@@ -1,6 +1,7 @@
 package rfc9421
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"net/http"
@@ -380,15 +381,17 @@ func TestProfilesDoNotSign(t *testing.T) {
 		fields   []string
 		lifetime time.Duration
 		want     error
+		url      string
 	}{
-		{"UCP, a shared secret", UCP(), signtest.Demo, []string{"Idempotency-Key", "k-1"}, 0, sign.ReasonWrongAlgorithm},
-		{"UCP, no Idempotency-Key", UCP(), ed, nil, 0, sign.ReasonUncovered},
-		{"Web Bot Auth, no agent", WebBotAuth(), own, nil, 0, sign.CodeMissing},
-		{"Web Bot Auth, another id", WebBotAuth(), ed, []string{"Signature-Agent", `sig1="https://a.test"`}, 0, sign.CodeInvalid},
-		{"AdCP, too long a life", AdCP(), ed, nil, 301 * time.Second, sign.CodeMalformed},
-		{"AdCP, RSA", AdCP(), sign.Must(sign.NewKey(sign.KeyConfig{ID: "demo"}, fixture.Private().RSA)), nil, 0, sign.ReasonWrongAlgorithm},
+		{"UCP, a shared secret", UCP(), signtest.Demo, []string{"Idempotency-Key", "k-1"}, 0, sign.ReasonWrongAlgorithm, ""},
+		{"UCP, no Idempotency-Key", UCP(), ed, nil, 0, sign.ReasonUncovered, ""},
+		{"Web Bot Auth, no agent", WebBotAuth(), own, nil, 0, sign.CodeMissing, ""},
+		{"Web Bot Auth, another id", WebBotAuth(), ed, []string{"Signature-Agent", `sig1="https://a.test"`}, 0, sign.CodeInvalid, ""},
+		{"AdCP, too long a life", AdCP(), ed, nil, 301 * time.Second, sign.CodeMalformed, ""},
+		{"AdCP, RSA", AdCP(), sign.Must(sign.NewKey(sign.KeyConfig{ID: "demo"}, fixture.Private().RSA)), nil, 0, sign.ReasonWrongAlgorithm, ""},
+		{"AdCP, a zone of IPv6", AdCP(), ed, nil, 0, sign.ReasonBadTarget, "https://[fe80::1%25eth0]/"},
 	} {
-		r := signtest.NewRequest(t, nil, "https://shop.test/c", "{}", c.fields...)
+		r := signtest.NewRequest(t, nil, cmp.Or(c.url, "https://shop.test/c"), "{}", c.fields...)
 		err := sign.Request(r, c.key, sign.RequestOptions{Scheme: newScheme(t, c.profile), Lifetime: c.lifetime})
 		require.ErrorIs(t, err, c.want, c.name)
 	}
