@@ -31,9 +31,9 @@ type Message struct {
 	host  string // Config.Host
 	// It is a client's: Host may have a zone of IPv6, which is not sent.
 	outgoing bool
-	read  bool
-	body  []byte
-	err   error
+	read     bool
+	body     []byte
+	err      error
 
 	digested bool
 	sum      [sha256.Size]byte

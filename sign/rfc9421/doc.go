@@ -11,7 +11,7 @@
 //
 //	scheme, err := rfc9421.New(rfc9421.Config{})
 //	…
-//	verifier, err := sign.NewVerifier(sign.Config{Keys: ring, Scheme: scheme})
+//	verifier, err := sign.NewVerifier(sign.Config{Keys: ring, Scheme: scheme, Observe: sign.LogEvents(slog.Default(), slog.LevelInfo)})
 //	…
 //	mux.Handle("POST /webhooks", httpidem.Verify(verifier)(receive))
 //

@@ -13,7 +13,9 @@ import (
 //
 //	scheme, err := rfc9421.New(rfc9421.UCP())
 //	…
-//	verifier, err := sign.NewVerifier(sign.Config{Keys: sign.NewJWKSource(allow), Scheme: scheme, GuardedByKey: true})
+//	verifier, err := sign.NewVerifier(sign.Config{
+//		Keys: sign.NewJWKSource(allow), Scheme: scheme, GuardedByKey: true, Observe: sign.LogEvents(slog.Default(), slog.LevelInfo),
+//	})
 //
 // Covered are "@method", "@authority" and "@path"; "@query" if there is one; ucp-agent, signature-agent, idempotency-key and
 // content-encoding if they are present; and with a body, content-digest and content-type. The key is looked up by keyid in the
