@@ -104,7 +104,8 @@ func identity(account json.RawMessage) string {
 			countries[i] = strings.ToUpper(c)
 		}
 		slices.Sort(countries)
-		parts = append([]string{"natural", a.Brand.Domain, a.Brand.ID, a.Operator, a.Unit.ID, a.Currency, a.Timezone, strconv.FormatBool(a.Sandbox)}, slices.Compact(countries)...)
+		parts = append([]string{"natural", a.Brand.Domain, a.Brand.ID, a.Operator, a.Unit.ID, a.Currency, a.Timezone,
+			strconv.FormatBool(a.Sandbox)}, slices.Compact(countries)...)
 	}
 	text, _ := json.Marshal(parts)
 	return string(text)

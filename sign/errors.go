@@ -46,7 +46,7 @@ const (
 
 	ReasonUnsigned         Reason = "unsigned"          // CodeMissing: there is no signature at all
 	ReasonParameterMissing Reason = "parameter_missing" // CodeMissing: the signature lacks a parameter
-	ReasonBadHeader        Reason = "bad_header"        // CodeMalformed, or CodeMissing: one of the signature's fields is there, and not the other
+	ReasonBadHeader        Reason = "bad_header"        // CodeMalformed; CodeMissing if one of the signature's fields is missing
 	ReasonBadWindow        Reason = "bad_window"        // CodeMalformed: the time for which the signature is valid is none, or too long
 	ReasonBadTarget        Reason = "bad_target"        // CodeMalformed, or CodeInvalid: the message is for another host, or for none
 	ReasonBadBody          Reason = "bad_body"          // CodeMalformed: the body can be read in two ways

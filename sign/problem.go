@@ -104,7 +104,8 @@ func (v *Verifier) Answer(ctx context.Context, err error) *Answer {
 	case code == CodeStoreUnavailable || code == CodeRateLimited:
 		a.setDefault("Retry-After", strconv.FormatInt(max(e.retryAfter, 1), 10))
 	}
-	if challenge != "" || p.status == http.StatusUnauthorized || a.Status == http.StatusUnauthorized { // a 401 needs one (RFC 9110, section 15.5.2)
+	// A 401 needs a challenge (RFC 9110, section 15.5.2).
+	if challenge != "" || p.status == http.StatusUnauthorized || a.Status == http.StatusUnauthorized {
 		a.setDefault("Www-Authenticate", cmp.Or(challenge, `Signature scheme="`+v.c.Scheme.Name()+`"`))
 	}
 	return a

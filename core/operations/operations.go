@@ -30,7 +30,8 @@ var (
 	ErrUnsigned = errors.New("idem: an action needs an actor and a reason")
 	// ErrSealed is returned by Settle and SettleTask for the operation of a service that seals what it stores, if the engine has no
 	// core.Config.Seal, one with other keys, or one that only opens: the service could not open the answer, or would not take it.
-	ErrSealed = errors.New("idem: the service seals what it stores, and would not take this answer: core.Config.Seal (for the command idem: IDEM_SEAL) is missing, has other keys, or only opens")
+	ErrSealed = errors.New("idem: the service seals what it stores, and would not take this answer: " +
+		"core.Config.Seal (for the command idem: IDEM_SEAL) is missing, has other keys, or only opens")
 )
 
 // sealed begins the remark of each record of an engine with a core.Config.Seal, as one without it sees them. It is sealedRemark of package core.

@@ -93,7 +93,8 @@ func locateMember(m *sign.Message, p parameters, label string, counts func(https
 	key := label
 	if !whole && !slices.Contains(keys, label) {
 		if len(keys) != 1 {
-			return "", sign.Errorf(sign.CodeMalformed, "%d members of %s are covered that count, and none is that of %s", len(keys), agentField.Canonical, label)
+			return "", sign.Errorf(sign.CodeMalformed, "%d members of %s are covered that count, and none is that of %s",
+				len(keys), agentField.Canonical, label)
 		}
 		key = keys[0]
 	}

@@ -48,7 +48,8 @@
 //     that the handler sees. "@status", which belongs to responses.
 //   - Signatures without created, keyid or nonce (16 to 128 of A-Z a-z 0-9 . _ ~ - + / =). An alg that is not the key's. An
 //     empty alg or tag, and a tag other than [Config].Tag. Parameters that the RFC does not define.
-//   - Several signatures, unless [Config].Label names the one to verify, but see [UCP] and [WebBotAuth]. Signature-Input, Signature or Content-Digest in
+//   - Several signatures, unless [Config].Label names the one to verify, but see [UCP] and [WebBotAuth].
+//   - Signature-Input, Signature or Content-Digest in
 //     several lines.
 //   - Labels, components or parameters that occur twice, and base64 whose unused bits are not zero.
 //   - So the messages of Web Bot Auth, UCP and AdCP, which have profiles of their own.
