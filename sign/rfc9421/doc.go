@@ -49,8 +49,7 @@
 //   - Signatures without created, keyid or nonce (16 to 128 of A-Z a-z 0-9 . _ ~ - + / =). An alg that is not the key's. An
 //     empty alg or tag, and a tag other than [Config].Tag. Parameters that the RFC does not define.
 //   - Several signatures, unless [Config].Label names the one to verify, but see [UCP] and [WebBotAuth].
-//   - Signature-Input, Signature or Content-Digest in
-//     several lines.
+//   - Signature-Input, Signature or Content-Digest in several lines.
 //   - Labels, components or parameters that occur twice, and base64 whose unused bits are not zero.
 //   - So the messages of Web Bot Auth, UCP and AdCP, which have profiles of their own.
 //   - More than 64 components. More than 300 parts of a field that is not in its serialised form, or has several signatures.
@@ -66,5 +65,5 @@
 // behind a proxy; clear [Config].HTTPS to try them without TLS.
 //
 // A component that is not covered, another body, another algorithm and a bad signature look the same to the client
-// ([sign.CodeInvalid]). The [sign.Reason] of the Go error tells them apart.
+// ([sign.CodeInvalid]), but for those of AdCP. The [sign.Reason] of the Go error tells them apart.
 package rfc9421
