@@ -155,6 +155,10 @@ func TestBodyKey(t *testing.T) {
 			{json(`{"key":{"key":"k-1"}}`), "key_invalid"},
 			{json(`{"key":"k-1","key":"k-2"}`), "key_invalid"},
 			{json(`{"key":"k-1"`), "key_invalid"},
+			{as(json(`{"key":"k-3"}`), "application/vnd.acme+json; charset=utf-8"), "attempt 1"},
+			{as(json(`{"key":"k-3"}`), "application/vnd.acme+json"), "replay"},
+			{as(json(`{"key":"k-3"}`), "application/json"), "key_reused"},
+			{as(json(`{"key":"k-3"`), "application/vnd.acme+json"), "key_invalid"},
 			{as(json(`{"key":"k-1"}`), "text/plain"), "key_missing"},
 			{as(post("key=k-1&a.b=k&*=k", nil), "application/x-www-form-urlencoded"), "key_missing"},
 		} {

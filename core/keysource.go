@@ -181,9 +181,13 @@ func (s *KeySource) compileBodyKey(f *faults) {
 	}
 	rules := canon.Rules{Select: path}
 	s.fn = func(r *Request) (string, error) {
-		text, info := rules.AppendCanonical(nil, &canon.Input{ContentType: r.ContentType, ContentEncoding: r.ContentEncoding, Body: r.Body})
+		contentType, isJSON := r.ContentType, canon.IsJSON(r.ContentType)
+		if isJSON {
+			contentType = "application/json" // another one has a line in the text
+		}
+		text, info := rules.AppendCanonical(nil, &canon.Input{ContentType: contentType, ContentEncoding: r.ContentEncoding, Body: r.Body})
 		switch {
-		case info.Raw && canon.IsJSON(r.ContentType):
+		case info.Raw && isJSON:
 			return "", errBodyKey
 		case info.Raw || len(text) == 0 || text[0] != '{':
 			return "", nil

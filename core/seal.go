@@ -9,10 +9,12 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/idem-go/idem/core/internal/canon"
+	"github.com/idem-go/idem/core/operations"
 	"github.com/idem-go/idem/core/store"
 )
 
@@ -97,6 +99,10 @@ func (c *Config) sealer(f *faults) *sealer {
 		return nil
 	}
 	s := &sealer{ring: newRing(f, "Seal.Keys", c.Seal.Keys), digests: canon.NewMAC(c.Seal.DigestKey), allowUnsealed: c.Seal.AllowUnsealed, openOnly: c.Seal.OpenOnly}
+	for i := range s.ring {
+		mark := s.ring[i].mac.Append(nil, []byte("idem seal mark"))
+		s.marks = append(s.marks, sealedRemark+"."+base64.RawURLEncoding.EncodeToString(mark[:9]))
+	}
 	f.addIf(len(c.Seal.Keys) == 0, "Seal.Keys", "has none; one is needed to seal")
 	f.addIf(c.Seal.OpenOnly && !c.Seal.AllowUnsealed, "Seal.OpenOnly", "is set without AllowUnsealed: the engine could not read what it stores itself")
 	f.addSecret("Seal.DigestKey", "", c.Seal.DigestKey)
@@ -109,6 +115,7 @@ func (c *Config) sealer(f *faults) *sealer {
 // sealer seals and opens. A nil one seals nothing.
 type sealer struct {
 	ring          []ringSecret // newest first
+	marks         []string     // what is stored for no remark: it tells the key. Of each in ring
 	digests       *canon.MAC
 	allowUnsealed bool
 	openOnly      bool
@@ -170,7 +177,11 @@ func (s *sealer) seal(kind, key string, plain []byte) []byte {
 	if !s.seals() || len(plain) == 0 {
 		return plain
 	}
-	k := &s.ring[0]
+	return s.ring[0].seal(kind, key, plain)
+}
+
+// seal seals what the store keeps under key with this secret.
+func (k *ringSecret) seal(kind, key string, plain []byte) []byte {
 	sealed := make([]byte, 0, sealOverhead+len(k.name)+len(plain))
 	sealed = append(append(sealed, resultSealed, byte(len(k.name))), k.name...)
 	return k.aead(kind, key).Seal(sealed, nil, plain, sealed)
@@ -242,34 +253,51 @@ const maxRemark = 255
 
 const unreadableRemark = "(unreadable)"
 
-// sealRemark cuts the remark so that it is a remark when it is sealed. No remark is stored as sealedRemark alone, so that
-// each record shows that the service seals.
+// sealRemark cuts the remark so that it is a remark when it is sealed. No remark is stored as the mark of the key, so that
+// each record shows that the service seals, and under which key.
 func (s *sealer) sealRemark(key, remark string) string {
-	if !s.seals() {
+	switch {
+	case !s.seals():
 		return remark
+	case remark == "":
+		return s.marks[0]
 	}
-	room := base64.RawURLEncoding.DecodedLen(maxRemark-len(sealedRemark)) - sealOverhead - len(s.ring[0].name)
+	return s.ring[0].sealRemark(key, remark)
+}
+
+func (k *ringSecret) sealRemark(key, remark string) string {
+	room := base64.RawURLEncoding.DecodedLen(maxRemark-len(sealedRemark)) - sealOverhead - len(k.name)
 	remark = strings.ToValidUTF8(remark[:min(len(remark), room)], "")
-	return sealedRemark + base64.RawURLEncoding.EncodeToString(s.seal(sealsRemark, key, []byte(remark)))
+	return sealedRemark + base64.RawURLEncoding.EncodeToString(k.seal(sealsRemark, key, []byte(remark)))
 }
 
 func (s *sealer) openRemark(key, stored string) string {
-	text, isSealed := strings.CutPrefix(stored, sealedRemark)
-	switch {
-	case stored == "", !isSealed && s.allowUnsealed:
+	if !strings.HasPrefix(stored, sealedRemark) && (stored == "" || s.allowUnsealed) {
 		return stored
-	case isSealed && text == "":
-		return ""
 	}
-	sealed, err := base64.RawURLEncoding.DecodeString(text)
-	if err != nil || !isSealed || len(sealed) == 0 || sealed[0] != resultSealed {
-		return unreadableRemark
-	}
-	plain, err := s.open(sealsRemark, key, sealed)
+	remark, _, err := s.remarkOf(key, stored)
 	if err != nil {
 		return unreadableRemark
 	}
-	return string(plain)
+	return remark
+}
+
+// remarkOf opens a remark that is sealed, or stands for none, and returns the key that has made it.
+func (s *sealer) remarkOf(key, stored string) (remark string, of *ringSecret, err error) {
+	text, isSealed := strings.CutPrefix(stored, sealedRemark)
+	if i := slices.Index(s.marks, stored); i >= 0 {
+		return "", &s.ring[i], nil
+	}
+	sealed, err := base64.RawURLEncoding.DecodeString(text)
+	if err != nil || !isSealed || len(sealed) < 2 || sealed[0] != resultSealed {
+		return "", nil, s.changed(sealsRemark, "")
+	}
+	plain, err := s.open(sealsRemark, key, sealed)
+	if err != nil {
+		return "", nil, err
+	}
+	i := slices.IndexFunc(s.ring, func(k ringSecret) bool { return k.name == string(sealed[2:2+sealed[1]]) })
+	return string(plain), &s.ring[i], nil
 }
 
 // Seal returns what a store keeps of value, which it commits for r in a transaction of its own: value sealed under [Config].Seal and
@@ -375,11 +403,38 @@ func (i *sealedInspector) List(ctx context.Context, q store.Query, cursor string
 	return page, next, err
 }
 
-// Change implements [store.Inspector].
+// Change implements [store.Inspector]. What it stores beside a sealed remark is sealed under that one's key, which the service has. If this
+// engine can't do that, it stores no remark, and no result.
 func (i *sealedInspector) Change(ctx context.Context, key string, expected store.Record, c store.Change) error {
-	c.Result = i.seal(sealsResult, key, c.Result)
-	if c.Remark != "" { // else that of the record stays
-		c.Remark = i.sealRemark(key, c.Remark)
+	if c.To == 0 { // the record goes
+		return i.Inspector.Change(ctx, key, expected, c)
+	}
+	r, err := i.Inspector.Lookup(ctx, key)
+	if err != nil && !errors.Is(err, store.ErrNoRecord) {
+		return err
+	}
+	if !strings.HasPrefix(r.Remark, sealedRemark) {
+		c.Result = i.seal(sealsResult, key, c.Result)
+		if c.Remark != "" { // else that of the record stays
+			c.Remark = i.sealRemark(key, c.Remark)
+		}
+		return i.Inspector.Change(ctx, key, expected, c)
+	}
+	_, of, err := i.remarkOf(key, r.Remark)
+	switch {
+	case err == nil && !i.openOnly:
+		if len(c.Result) > 0 {
+			c.Result = of.seal(sealsResult, key, c.Result)
+		}
+		if c.Remark != "" {
+			c.Remark = of.sealRemark(key, c.Remark)
+		}
+	case c.To == store.Done && err != nil:
+		return fmt.Errorf("%w: %w", operations.ErrSealed, err)
+	case c.To == store.Done:
+		return fmt.Errorf("%w: OpenOnly", operations.ErrSealed)
+	default:
+		c.Remark = ""
 	}
 	return i.Inspector.Change(ctx, key, expected, c)
 }

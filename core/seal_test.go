@@ -460,7 +460,7 @@ func TestSealForOperators(t *testing.T) {
 	}
 }
 
-// TestOperatorsWithoutSeal: without its keys nothing of a service that seals is settled, and no reason is stored that everybody can read.
+// TestOperatorsWithoutSeal: without its keys, or the will to seal, nothing of a service that seals is settled, and no reason is stored that everybody can read.
 func TestOperatorsWithoutSeal(t *testing.T) {
 	var seen events
 	records := newStore(t)
@@ -477,6 +477,12 @@ func TestOperatorsWithoutSeal(t *testing.T) {
 		require.NoError(t, err)
 		return ops, op
 	}
+	renamed, opening := sealUnder("b"), allowing(sealUnder("a"))
+	renamed.Keys[0].Name, opening.OpenOnly = "a", true
+	for _, seal := range []*core.Seal{sealUnder("b"), renamed, opening} {
+		ops, op := lookup(core.MustNew(core.Config{User: byUser, Store: records, Seal: seal}))
+		assert.ErrorIs(t, ops.Settle(t.Context(), op, &core.Response{Status: 202}, time.Hour, by), operations.ErrSealed)
+	}
 	plain := core.MustNew(core.Config{User: byUser, Store: records})
 	ops, op := lookup(plain)
 	assert.ErrorIs(t, ops.Settle(t.Context(), op, &core.Response{Status: 202}, time.Hour, by), operations.ErrSealed)
@@ -484,9 +490,12 @@ func TestOperatorsWithoutSeal(t *testing.T) {
 	assert.NotContains(t, record(t, records, op.Record.Key).Remark, "bank")
 	ops, op = lookup(plain)
 	assert.ErrorIs(t, ops.Settle(t.Context(), op, &core.Response{Status: 202}, time.Hour, by), operations.ErrSealed)
-	ops, op = lookup(s)
+	ops, op = lookup(core.MustNew(core.Config{User: byUser, Store: records, Seal: sealUnder("new", "a")})) // s has no new one yet
 	assert.Empty(t, op.Remark)
 	require.NoError(t, ops.Settle(t.Context(), op, &core.Response{Status: 202}, time.Hour, by))
+	_, op = lookup(s)
+	assert.NoError(t, op.Unopened)
+	assert.NotEmpty(t, op.Result)
 }
 
 // TestSealFaults: each is told, and none tells a key.

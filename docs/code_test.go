@@ -214,6 +214,7 @@ func _(engine *core.Engine, r *gin.Engine, partners map[string]bool, receive gin
 		Keys: source, Scheme: sign.Must(rfc9421.New(rfc9421.UCP())),
 		Hosts:        []string{"shop.example.com"},
 		GuardedByKey: true, // UCP has no nonce: the guard below stops replays
+		Observe:      sign.LogEvents(slog.Default(), slog.LevelInfo),
 	})
 	if err != nil {
 		return err
@@ -230,14 +231,10 @@ func _(engine *core.Engine, secret []byte, r *gin.Engine, receive gin.HandlerFun
 		return err
 	}
 	verifier, err := sign.NewVerifier(sign.Config{
-		Keys:   sign.Must(sign.NewRing(key)),
-		Nonces: engine.Nonces(),             // in the engine's store: shared by all instances
-		Hosts:  []string{"api.example.com"}, // refuses what was signed for another host
-		Observe: func(ctx context.Context, e sign.Event) { // the log shows the reason, the client does not see it
-			if e.Err != nil {
-				slog.WarnContext(ctx, "refused", "key", e.KeyID, "err", e.Err, "signed", e.SigningString())
-			}
-		},
+		Keys:    sign.Must(sign.NewRing(key)),
+		Nonces:  engine.Nonces(),                                // in the engine's store: shared by all instances
+		Hosts:   []string{"api.example.com"},                    // refuses what was signed for another host
+		Observe: sign.LogEvents(slog.Default(), slog.LevelInfo), // the log shows the reason, the client does not see it
 	})
 	if err != nil {
 		return err

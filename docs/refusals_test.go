@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -39,8 +40,9 @@ func newEngine() (*core.Engine, error) {
 
 func newVerifier(engine *core.Engine, keys sign.KeyStore) (*sign.Verifier, error) {
 	return sign.NewVerifier(sign.Config{
-		Keys:   keys,
-		Nonces: engine.Nonces(),
+		Keys:    keys,
+		Nonces:  engine.Nonces(),
+		Observe: sign.LogEvents(slog.Default(), slog.LevelInfo),
 		Refuse: func(_ context.Context, e *sign.Error) *sign.Answer {
 			return &sign.Answer{
 				Header: http.Header{"Content-Type": {"application/json"}},

@@ -31,7 +31,9 @@
 // [Verify] mounts a verifier of package sign outside the guard, which then takes the key's
 // owner for its user; [Verified] tells the handler who has signed:
 //
-//	verifier := sign.Must(sign.NewVerifier(sign.Config{Keys: ring, Nonces: engine.Nonces()}))
+//	verifier := sign.Must(sign.NewVerifier(sign.Config{
+//		Keys: ring, Nonces: engine.Nonces(), Observe: sign.LogEvents(slog.Default(), slog.LevelInfo),
+//	}))
 //	e.POST("/webhooks", receive, echoidem.Verify(verifier), echoidem.New(hooks))
 //
 // Mount it inside middleware that overrides the method (middleware.MethodOverride): a request

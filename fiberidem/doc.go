@@ -61,7 +61,9 @@
 // [Verify] mounts a verifier of package sign outside the guard, which then takes the key's
 // owner for its user; [Verified] tells the handlers who has signed:
 //
-//	verifier := sign.Must(sign.NewVerifier(sign.Config{Keys: ring, Nonces: engine.Nonces()}))
+//	verifier := sign.Must(sign.NewVerifier(sign.Config{
+//		Keys: ring, Nonces: engine.Nonces(), Observe: sign.LogEvents(slog.Default(), slog.LevelInfo),
+//	}))
 //	app.Post("/webhooks", fiberidem.Verify(verifier), fiberidem.New(hooks), receive)
 //
 // A signature covers the bytes that were sent. Where signed requests may be multipart

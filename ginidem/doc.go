@@ -32,6 +32,8 @@
 // [Verify] mounts a verifier of package sign outside the guard, which then takes the key's
 // owner for its user; [Verified] tells the handler who has signed:
 //
-//	verifier := sign.Must(sign.NewVerifier(sign.Config{Keys: ring, Nonces: engine.Nonces()}))
+//	verifier := sign.Must(sign.NewVerifier(sign.Config{
+//		Keys: ring, Nonces: engine.Nonces(), Observe: sign.LogEvents(slog.Default(), slog.LevelInfo),
+//	}))
 //	r.POST("/webhooks", ginidem.Verify(verifier), ginidem.New(hooks), receive)
 package ginidem

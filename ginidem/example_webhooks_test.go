@@ -2,6 +2,7 @@ package ginidem_test
 
 import (
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -25,8 +26,9 @@ func ExampleVerify_stripe() {
 	events := engine.MustGuard(policy)
 	verifier := sign.Must(sign.NewVerifier(sign.Config{
 		Scheme: sign.Stripe("stripe"), Keys: sign.Must(sign.NewRing(key)), // sign.NewSenderKey makes key of the secret as Stripe shows it
-		Window:       5 * time.Minute, // as Stripe allows
-		GuardedByKey: true,            // a message that comes again gets the guard's answer
+		Window:       5 * time.Minute,                                // as Stripe allows
+		GuardedByKey: true,                                           // a message that comes again gets the guard's answer
+		Observe:      sign.LogEvents(slog.Default(), slog.LevelInfo), // why a message was refused; the sender is not told
 	}))
 
 	r.POST("/hooks/stripe", ginidem.Verify(verifier), ginidem.New(events), receive) // likewise in the other adapters
@@ -48,7 +50,9 @@ func ExampleVerify_stripe() {
 func ExampleVerify_gitHub() {
 	engine, r, receive := service()
 	key := sign.Must(sign.NewSenderKey(sign.KeyConfig{ID: "github"}, "It's a Secret to Everybody"))
-	verifier := sign.Must(sign.NewVerifier(sign.Config{Scheme: sign.GitHub("github"), Keys: sign.Must(sign.NewRing(key))}))
+	verifier := sign.Must(sign.NewVerifier(sign.Config{
+		Scheme: sign.GitHub("github"), Keys: sign.Must(sign.NewRing(key)), Observe: sign.LogEvents(slog.Default(), slog.LevelInfo),
+	}))
 	policy := core.SignedEvent(core.CompareContent(core.RequestHeaders("X-GitHub-Delivery", "X-GitHub-Event")))
 	policy.Name = "github"
 	policy.Retention = 30 * 24 * time.Hour // how long nobody gets it run again
@@ -77,6 +81,7 @@ func ExampleVerify_slack() {
 	key := sign.Must(sign.NewSenderKey(sign.KeyConfig{ID: "slack"}, "8f742231b10e8888abcd99yyyzzz85a5"))
 	verifier := sign.Must(sign.NewVerifier(sign.Config{
 		Scheme: sign.Slack("slack"), Keys: sign.Must(sign.NewRing(key)), Window: 5 * time.Minute, GuardedByKey: true,
+		Observe: sign.LogEvents(slog.Default(), slog.LevelInfo),
 	}))
 	policy := core.SignedEvent()
 	policy.Name = "slack"
@@ -99,7 +104,9 @@ func ExampleVerify_slack() {
 func ExampleVerify_shopify() {
 	engine, r, receive := service()
 	key := sign.Must(sign.NewSenderKey(sign.KeyConfig{ID: "shopify"}, "the client secret of the app"))
-	verifier := sign.Must(sign.NewVerifier(sign.Config{Scheme: sign.Shopify("shopify"), Keys: sign.Must(sign.NewRing(key))}))
+	verifier := sign.Must(sign.NewVerifier(sign.Config{
+		Scheme: sign.Shopify("shopify"), Keys: sign.Must(sign.NewRing(key)), Observe: sign.LogEvents(slog.Default(), slog.LevelInfo),
+	}))
 	for _, topic := range []string{"orders/create", "orders/updated"} {
 		policy := core.SignedEvent()
 		policy.Name = "shopify " + topic

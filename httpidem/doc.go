@@ -49,7 +49,9 @@
 // the key's owner for its user, so that two customers with one Idempotency-Key have two
 // operations:
 //
-//	verify := httpidem.Verify(sign.Must(sign.NewVerifier(sign.Config{Keys: ring, Nonces: engine.Nonces()})))
+//	verify := httpidem.Verify(sign.Must(sign.NewVerifier(sign.Config{
+//		Keys: ring, Nonces: engine.Nonces(), Observe: sign.LogEvents(slog.Default(), slog.LevelInfo),
+//	})))
 //	mux.Handle("POST /webhooks", verify(httpidem.New(hooks)(receive)))
 //
 // The handler gets a copy of the request with the signer in its context (sign.From), and with a

@@ -2,11 +2,17 @@ package profile
 
 import (
 	"bytes"
+	"cmp"
 	"context"
+	"crypto/hmac"
+	"crypto/sha256"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"regexp"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/idem-go/idem/core"
@@ -20,18 +26,31 @@ import (
 // IDEMPOTENCY_IN_FLIGHT; set Duplicate to [core.Wait] to have it wait. Another payload under a known key is refused with
 // IDEMPOTENCY_CONFLICT.
 //
+// Accounts are compared by their identity: account_id, or the natural key, whose countries have no order, whose sandbox is false by
+// default, and in which names and overrides do not count. The store gets a digest of it under secret, from which nobody can guess
+// accounts. secret has at least 32 bytes, which are copied; all processes of a service need the same one. Under another one, keys are
+// unknown. An error says that it is too short.
+//
 // Only a success is stored: a status below 400 and, in a JSON body, the status completed, submitted or none.
 //
 // Mount it on one route, such as POST /adcp/:task, so that a key that was used for one task is refused for another.
-func AdCP() core.Policy { return adcp(core.Required) }
+func AdCP(secret []byte) (core.Policy, error) { return adcp(core.Required, secret) }
 
-// AdCPRead is [AdCP] for tasks that only read, whose key is optional. Without one a request passes unprotected.
-func AdCPRead() core.Policy { return adcp(core.Optional) }
+// AdCPRead is [AdCP] for tasks that only read, whose key is optional. Without one a request passes unprotected. Give it the same secret.
+func AdCPRead(secret []byte) (core.Policy, error) { return adcp(core.Optional, secret) }
 
-func adcp(p core.Presence) core.Policy {
+// minSecret is the length of the shortest secret, in bytes.
+const minSecret = 32
+
+func adcp(p core.Presence, secret []byte) (core.Policy, error) {
+	if len(secret) < minSecret {
+		return core.Policy{}, fmt.Errorf("profile: AdCP: the secret has %d bytes; at least %d are needed", len(secret), minSecret)
+	}
+	secret = bytes.Clone(secret)
 	return core.Policy{
 		Name: "adcp",
-		Key: core.BodyKey("idempotency_key", p, core.CheckKey(adcpKey.MatchString), core.ScopeKey(adcpScope),
+		Key: core.BodyKey("idempotency_key", p, core.CheckKey(adcpKey.MatchString),
+			core.ScopeKey(func(r *core.Request) string { return adcpScope(secret, r.Body) }),
 			core.Exclude("context", "governance_context", "push_notification_config.authentication.credentials")),
 		Digest:        core.SHA256,
 		Failed:        core.FailedByCode("status", "completed", "submitted"),
@@ -39,18 +58,60 @@ func adcp(p core.Presence) core.Policy {
 		Replayed:      replayAdCP,
 		Record:        core.Record{Retention: 24 * time.Hour},
 		RefuseExpired: 7 * 24 * time.Hour,
-	}
+	}, nil
 }
 
 var adcpKey = regexp.MustCompile(`^[A-Za-z0-9_.:-]{16,255}$`)
 
-// adcpScope is where a key means something beside its agent: the account, as the request refers to it, and the session.
-func adcpScope(r *core.Request) string {
-	members := membersOf(r.Body)
-	return normal(members["account"]) + "\n" + normal(members["session_id"])
+// adcpScope is where a key means something beside its agent: the account and the session, as a digest that nobody can guess without the
+// secret.
+func adcpScope(secret, body []byte) string {
+	members := membersOf(body)
+	mac := hmac.New(sha256.New, secret)
+	text, _ := json.Marshal([]string{identity(members["account"]), normal(members["session_id"])})
+	mac.Write(text)
+	return string(mac.Sum(nil))
 }
 
-// normal is one text for JSON whose members are in any order. It has no line feed.
+// accountRef is what identifies an account (core/account-ref.json, core/brand-key.json).
+type accountRef struct {
+	ID    string `json:"account_id"`
+	Brand struct {
+		Domain    string   `json:"domain"`
+		ID        string   `json:"brand_id"`
+		Countries []string `json:"countries"`
+	} `json:"brand"`
+	Operator string `json:"operator"`
+	Unit     struct {
+		ID string `json:"id"`
+	} `json:"operator_unit"`
+	Currency string `json:"currency"`
+	Timezone string `json:"timezone"`
+	Sandbox  bool   `json:"sandbox"`
+}
+
+// identity is one text for an account, however it is written.
+func identity(account json.RawMessage) string {
+	var a accountRef
+	parts := []string{normal(account)} // no account, or what is no reference
+	switch err := json.Unmarshal(account, &a); {
+	case err != nil:
+	case a.ID != "":
+		parts = []string{"account_id", a.ID}
+	case a.Brand.Domain != "" && a.Operator != "":
+		countries := a.Brand.Countries
+		for i, c := range countries {
+			countries[i] = strings.ToUpper(c)
+		}
+		slices.Sort(countries)
+		parts = append([]string{"natural", a.Brand.Domain, a.Brand.ID, a.Operator, a.Unit.ID, a.Currency, a.Timezone,
+			strconv.FormatBool(a.Sandbox)}, slices.Compact(countries)...)
+	}
+	text, _ := json.Marshal(parts)
+	return string(text)
+}
+
+// normal is one text for JSON whose members are in any order, and whose numbers are written in any way.
 func normal(text json.RawMessage) string {
 	var value any
 	d := json.NewDecoder(bytes.NewReader(text))
@@ -58,8 +119,37 @@ func normal(text json.RawMessage) string {
 	if d.Decode(&value) != nil {
 		return ""
 	}
-	sorted, _ := json.Marshal(value) // which has been read
+	sorted, _ := json.Marshal(exact(value)) // which has been read
 	return string(sorted)
+}
+
+// exact writes numbers without a fraction, and without zeros at the end: 1.0 is 1e0.
+func exact(value any) any {
+	switch v := value.(type) {
+	case map[string]any:
+		for name, member := range v {
+			v[name] = exact(member)
+		}
+	case []any:
+		for i, element := range v {
+			v[i] = exact(element)
+		}
+	case json.Number:
+		mantissa, exponent, _ := strings.Cut(strings.ToLower(string(v)), "e")
+		e, err := strconv.ParseInt(cmp.Or(strings.TrimPrefix(exponent, "+"), "0"), 10, 32)
+		if err != nil {
+			return v // of no account
+		}
+		sign := strings.Repeat("-", strings.Count(mantissa, "-"))
+		whole, fraction, _ := strings.Cut(strings.TrimPrefix(mantissa, "-"), ".")
+		digits := strings.TrimLeft(whole+fraction, "0")
+		short := strings.TrimRight(digits, "0")
+		if short == "" {
+			return json.Number("0")
+		}
+		return json.Number(fmt.Sprintf("%s%se%d", sign, short, e-int64(len(fraction))+int64(len(digits)-len(short))))
+	}
+	return value
 }
 
 // membersOf returns the members of a JSON object; nil if body is none.

@@ -6,7 +6,9 @@
 //
 //	key, err := sign.NewHMACKey(sign.KeyConfig{ID: "demo"}, secret)
 //	…
-//	verifier, err := sign.NewVerifier(sign.Config{Keys: sign.Must(sign.NewRing(key)), Nonces: engine.Nonces()})
+//	verifier, err := sign.NewVerifier(sign.Config{
+//		Keys: sign.Must(sign.NewRing(key)), Nonces: engine.Nonces(), Observe: sign.LogEvents(slog.Default(), slog.LevelInfo),
+//	})
 //	…
 //	r.POST("/webhooks", ginidem.Verify(verifier), ginidem.New(webhooks), receive)
 //
@@ -64,7 +66,7 @@
 //
 // The answer to a refused message is a problem (RFC 9457) with a [Code], unless [Config].Refuse makes another one. The Go
 // error also has a [Reason], such as [ReasonUnknownKey] or [ReasonUncovered]. Only [Config].Observe sees it, together with
-// the redacted signing string, which shows where client and server differ.
+// the redacted signing string, which shows where client and server differ: [LogEvents] logs both.
 //
 // # Signature and idempotency
 //

@@ -26,8 +26,9 @@ const (
 // Error returns the code.
 func (c Code) Error() string { return string(c) }
 
-// Reason is the finer reason behind [CodeInvalid]. It is for logs; the client does not see it. A Reason is an error that an
-// [Error] can be compared with, and errors.Is(reason, CodeInvalid) is true. A scheme may define its own reasons.
+// Reason is the finer reason behind a [Code], which is [CodeInvalid] unless it is said below. It is for logs; the client does not
+// see it, unless a protocol has codes as fine ([Demands].Challenge). A Reason is an error that an [Error] can be compared with, and
+// errors.Is(reason, code) is true for its code. A scheme may define its own reasons, behind CodeInvalid.
 type Reason string
 
 // The reasons.
@@ -41,13 +42,35 @@ const (
 	ReasonUncovered      Reason = "uncovered"         // a part of the message must be signed, and is not
 	ReasonDigestMismatch Reason = "digest_mismatch"   // the signed digest is not that of the body
 	ReasonBadSignature   Reason = "bad_signature"     // the key did not make the signature
+	ReasonWrongTag       Reason = "wrong_tag"         // the signature was made for another application
+
+	ReasonUnsigned         Reason = "unsigned"          // CodeMissing: there is no signature at all
+	ReasonParameterMissing Reason = "parameter_missing" // CodeMissing: the signature lacks a parameter
+	ReasonBadHeader        Reason = "bad_header"        // CodeMalformed; CodeMissing if one of the signature's fields is missing
+	ReasonBadWindow        Reason = "bad_window"        // CodeMalformed: the time for which the signature is valid is none, or too long
+	ReasonBadTarget        Reason = "bad_target"        // CodeMalformed, or CodeInvalid: the message is for another host, or for none
+	ReasonBadBody          Reason = "bad_body"          // CodeMalformed: the body can be read in two ways
+	ReasonKeysUnavailable  Reason = "keys_unavailable"  // CodeStoreUnavailable: the keys could not be looked up
 )
+
+// code returns the code that the reason is behind.
+func (r Reason) code() Code {
+	switch r {
+	case ReasonUnsigned, ReasonParameterMissing:
+		return CodeMissing
+	case ReasonBadHeader, ReasonBadWindow, ReasonBadTarget, ReasonBadBody:
+		return CodeMalformed
+	case ReasonKeysUnavailable:
+		return CodeStoreUnavailable
+	}
+	return CodeInvalid
+}
 
 // Error returns the reason.
 func (r Reason) Error() string { return string(r) }
 
-// Is reports whether target is [CodeInvalid].
-func (r Reason) Is(target error) bool { return target == CodeInvalid }
+// Is reports whether target is the reason's code.
+func (r Reason) Is(target error) bool { return target == r.code() }
 
 // Error says why a message was refused. Compare it with a [Code] or a [Reason] by errors.Is.
 type Error struct {
@@ -64,7 +87,8 @@ type Error struct {
 }
 
 // Errorf returns an error for a [Code] or a [Reason], with a formatted Detail. Schemes, key stores and a [Source] return a Code or a
-// Reason as it is, or this. [Error.Unwrap] returns the operand of a %w. Any other why becomes [CodeInvalid].
+// Reason as it is, or this. why may also be an *[Error] with both. [Error.Unwrap] returns the operand of a %w. Any other why becomes
+// [CodeInvalid].
 func Errorf(why error, format string, args ...any) *Error {
 	err := fmt.Errorf(format, args...)
 	e := asError(why)
@@ -130,7 +154,7 @@ func known(err error) *Error {
 	reason, isReason := errors.AsType[Reason](err)
 	switch {
 	case isReason:
-		e.Code, e.Reason = CodeInvalid, reason
+		e.Code, e.Reason = reason.code(), reason
 	case isCode:
 		e.Code = code
 	default:

@@ -1,6 +1,7 @@
 package sign
 
 import (
+	"cmp"
 	"crypto"
 	"crypto/ecdsa"
 	"crypto/ed25519"
@@ -33,17 +34,18 @@ type jwk struct {
 	Y       string   `json:"y"`
 	N       string   `json:"n"`
 	E       string   `json:"e"`
-	NBF     int64    `json:"nbf"` // in seconds since 1970, as Web Bot Auth has it; zero: none
+	NBF     int64    `json:"nbf"` // since 1970, see unix; zero: none
 	Exp     int64    `json:"exp"`
 	AdCPUse string   `json:"adcp_use"`
 }
 
 // ParseJWKS returns the keys of a JWK Set (RFC 7517, section 5) that can verify signatures: Ed25519, P-256, and RSA from 2048 to
 // 8192 bits. A key's id is its kid, or without one its [Key.Thumbprint]; owner is the owner of all, or if it is empty, each key's
-// id. nbf and exp are the key's validity, adcp_use is its purpose.
+// id. nbf and exp are the key's validity, in seconds or milliseconds, adcp_use is its purpose.
 //
-// It leaves out keys of other types, keys with an alg that is not the key's, keys that are not for signatures (use, key_ops), keys
-// with an adcp_use that do not also say use "sig" and key_ops "verify", and broken keys. A profile of UCP is such a set, also one of
+// It leaves out keys of other types, keys with an alg that is not the key's, keys that are not for signatures (use, key_ops), and
+// broken keys. Such a key with an adcp_use and a kid, or one that does not also say use "sig" and key_ops "verify", is returned
+// without algorithm and purpose: it verifies nothing, and rfc9421.AdCP can tell it from an unknown key ([ReasonWrongPurpose]). A profile of UCP is such a set, also one of
 // 2026-04-08 or before, whose keys are called signing_keys. It returns an error if data is no JWK Set, or has more than 64 keys.
 func ParseJWKS(data []byte, owner string) ([]*Key, error) {
 	var set struct {
@@ -66,7 +68,11 @@ func ParseJWKS(data []byte, owner string) ([]*Key, error) {
 		if json.Unmarshal(text, &j) != nil {
 			continue
 		}
-		if k := j.key(owner); k != nil {
+		k := j.key(owner)
+		if k == nil && j.AdCPUse != "" && isKeyID(j.Kid) {
+			k = &Key{id: j.Kid, owner: cmp.Or(owner, j.Kid)}
+		}
+		if k != nil {
 			keys = append(keys, k)
 		}
 	}
@@ -89,16 +95,25 @@ func (j *jwk) key(owner string) *Key {
 		o.ID = thumbprintOf(material)
 	}
 	if j.NBF != 0 {
-		o.ValidFrom = time.Unix(j.NBF, 0)
+		o.ValidFrom = unix(j.NBF)
 	}
 	if j.Exp != 0 {
-		o.ValidUntil = time.Unix(j.Exp, 0)
+		o.ValidUntil = unix(j.Exp)
 	}
 	k, err := NewKey(o, material)
 	if err != nil {
 		return nil
 	}
 	return k
+}
+
+// unix returns a time that is given in seconds, as Web Bot Auth has it, or in milliseconds, as others write it: no date in seconds
+// before the year 5000 is as large as one in milliseconds after 1973.
+func unix(t int64) time.Time {
+	if t >= 100_000_000_000 {
+		return time.UnixMilli(t)
+	}
+	return time.Unix(t, 0)
 }
 
 // public returns the public key, or nil, and the names that its algorithm may have: those of JOSE and that of RFC 9421.

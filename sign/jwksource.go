@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/netip"
 	"net/url"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -18,7 +20,9 @@ import (
 )
 
 const (
-	// jwksFresh is how long fetched keys are used without asking again.
+	// jwksRefresh is how long fetched keys are used without asking again. Then they are fetched behind the answer.
+	jwksRefresh = 4 * time.Minute
+	// jwksFresh is how long they are used without waiting for that.
 	jwksFresh = 5 * time.Minute
 	// jwksStale is how long they are used if their URL does not answer.
 	jwksStale = time.Hour
@@ -30,8 +34,12 @@ const (
 	maxJWKSBytes, maxJWKSHeader = 256 << 10, 16 << 10
 	// maxJWKSets is how many URLs are remembered, whether they answer or not.
 	maxJWKSets = 256
-	// maxJWKSFetches is how many fetches run at a time.
+	// maxJWKSForgotten is how many more URLs are known as asked within jwksPause.
+	maxJWKSForgotten = 4096
+	// maxJWKSFetches is how many fetches run at a time of URLs whose keys are known, and as many of others.
 	maxJWKSFetches = 16
+	// maxHostFetches is how many of either are of one host.
+	maxHostFetches = 4
 )
 
 // JWKSource is a [KeyStore] whose keys are published on the web, each set of them (RFC 7517, section 5) at a URL of its owner.
@@ -44,16 +52,19 @@ const (
 // Whoever sends a message chooses the URL, before anything is verified. So:
 //
 //   - Only https, and only what allow accepts; other URLs have no keys ([ReasonUnknownKey]). A URL has one spelling: at most 128
-//     characters, without user, query, fragment, dot segments and percent-escapes. Capitals in the host and the default port are
-//     normalised.
+//     characters, without user, query, fragment, dot segments and percent-escapes. Host and port are normalised: capitals, the default
+//     port, leading zeros, addresses of IPv6.
 //   - Connections go to public addresses only, and to the address that was checked, however often a name changes it. No proxy of
 //     the environment is used.
 //   - Only the answer 200 counts. Redirects are not followed.
-//   - A fetch takes at most 5 s and 256 KiB, uncompressed. A set has at most 64 keys. 16 fetches run at a time, and one for a URL.
-//   - 256 URLs are remembered. One that has no keys gives way first, then the one that nobody has named for longest.
-//   - A URL is asked at most once in a minute, whatever ids messages name, and whether it answers or not.
+//   - A fetch takes at most 5 s and 256 KiB, uncompressed. A set has at most 64 keys. One fetch runs for a URL, 4 for a host, and
+//     16 for all. URLs whose keys are known have places of their own, as many.
+//   - 256 URLs are remembered. One that has no keys gives way first, then one of the host that has most, then the one that nobody
+//     has named for longest.
+//   - A URL is asked at most once in a minute, whatever ids messages name, whether it answers or not, and whether it is remembered.
 //
-// Keys are used for 5 minutes, then fetched again; an id that is not among them is a reason to fetch sooner, within the minute's
+// Keys are fetched again after 4 minutes, while messages are answered from what is known, and after 5 minutes before the message is
+// answered, unless the URL did not answer last time. An id that is not among them is a reason to fetch sooner, within the minute's
 // bound. A key that is no longer published is refused from the next fetch on. While a URL does not answer, its keys are used for
 // an hour at most. If there are none, the message is refused with 503 store_unavailable, without saying why; the fetch goes on,
 // and serves the next message. Keys that specifications publish for tests, with their private parts, are left out.
@@ -64,13 +75,21 @@ type JWKSource struct {
 	public func(netip.Addr) bool
 	now    func() time.Time
 
-	mu      sync.Mutex
-	sets    map[string]*jwkSet
-	running int // fetches
+	mu        sync.Mutex
+	sets      map[string]*jwkSet
+	forgotten map[string]time.Time // when URLs were asked that are no longer in sets
+	running   map[jwksPlace]int    // fetches, also with an empty host: of all hosts
+}
+
+// jwksPlace is where a fetch counts.
+type jwksPlace struct {
+	host  string
+	known bool // the URL has keys
 }
 
 // jwkSet is what is known of a URL. The source's mutex guards it.
 type jwkSet struct {
+	host     string
 	keys     []*Key
 	fetched  time.Time     // the keys; zero: never
 	tried    time.Time     // the last fetch began; zero: none did
@@ -86,7 +105,8 @@ type jwkSet struct {
 // It is [Config].Keys for schemes whose messages say where their key is (rfc9421.WebBotAuth, rfc9421.UCP). For others see
 // [JWKSource.At].
 func NewJWKSource(allow func(url string) bool) *JWKSource {
-	s := &JWKSource{allow: allow, public: isPublic, now: time.Now, sets: make(map[string]*jwkSet)}
+	s := &JWKSource{allow: allow, public: isPublic, now: time.Now}
+	s.sets, s.forgotten, s.running = make(map[string]*jwkSet), make(map[string]time.Time), make(map[jwksPlace]int)
 	s.dialer = &net.Dialer{Control: s.control}
 	s.client = &http.Client{
 		Timeout: jwksTimeout,
@@ -123,29 +143,34 @@ func (a jwksAt) Keys(ctx context.Context, id string) ([]*Key, error) {
 
 // KeysAt returns the keys of that id that are published at url. See [KeyStore] for the errors.
 func (s *JWKSource) KeysAt(ctx context.Context, url, id string) ([]*Key, error) {
-	url, ok := normalised(url)
+	url, host, ok := normalised(url)
 	if !ok || s.allow == nil || !s.allow(url) {
 		return nil, Errorf(ReasonUnknownKey, "keys may not be taken from that URL")
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for {
-		if s.sets[url] == nil && s.running == maxJWKSFetches {
+		if s.sets[url] == nil && (s.isFull(jwksPlace{host: host}) || s.wasAsked(url)) {
 			return nil, errBusy // nothing is forgotten for a URL that cannot be asked
 		}
-		set, now := s.set(url), s.now()
+		set, now := s.set(url, host), s.now()
 		age := now.Sub(set.fetched)
 		found, err := set.find(id, age)
-		switch {
-		case len(found) > 0 && age < jwksFresh, set.fetching == nil && !set.tried.IsZero() && now.Sub(set.tried) < jwksPause:
-			return found, err
-		case set.fetching == nil && s.running == maxJWKSFetches:
-			if len(found) == 0 {
-				return nil, errBusy
-			}
+		due := set.fetching == nil && (set.tried.IsZero() || now.Sub(set.tried) >= jwksPause)
+		switch full := s.isFull(set.place()); {
+		case len(found) > 0 && age < jwksRefresh:
 			return found, nil
-		case set.fetching == nil:
+		case due && !full:
 			s.start(url, set, now)
+		case set.fetching == nil && len(found) > 0:
+			return found, nil
+		case set.fetching == nil && full && due:
+			return nil, errBusy
+		case set.fetching == nil:
+			return nil, err
+		}
+		if len(found) > 0 && (age < jwksFresh || set.err != nil) {
+			return found, nil // the fetch serves the next message
 		}
 		fetching := set.fetching
 		s.mu.Unlock()
@@ -165,34 +190,74 @@ func (s *JWKSource) KeysAt(ctx context.Context, url, id string) ([]*Key, error) 
 	}
 }
 
-var errBusy = errors.New("sign: too many JWK Sets are being fetched")
+var errBusy = errors.New("sign: too many JWK Sets are being fetched, or this one was forgotten within the minute")
+
+// place returns where a fetch of the set counts.
+func (set *jwkSet) place() jwksPlace { return jwksPlace{set.host, len(set.keys) > 0} }
+
+// isFull reports whether no further fetch may run.
+func (s *JWKSource) isFull(p jwksPlace) bool {
+	return s.running[p] >= maxHostFetches || s.running[jwksPlace{known: p.known}] >= maxJWKSFetches
+}
+
+// wasAsked reports whether a URL that is not remembered was asked within the minute, or may have been.
+func (s *JWKSource) wasAsked(url string) bool {
+	if asked, ok := s.forgotten[url]; ok {
+		return s.now().Sub(asked) < jwksPause
+	}
+	if len(s.sets) < maxJWKSets || len(s.forgotten) < maxJWKSForgotten {
+		return false
+	}
+	s.dropForgotten()
+	return len(s.forgotten) >= maxJWKSForgotten
+}
+
+func (s *JWKSource) dropForgotten() {
+	now := s.now()
+	maps.DeleteFunc(s.forgotten, func(_ string, asked time.Time) bool { return now.Sub(asked) >= jwksPause })
+}
 
 // set returns what is known of url. It forgets another one if there are too many.
-func (s *JWKSource) set(url string) *jwkSet {
+func (s *JWKSource) set(url, host string) *jwkSet {
 	set := s.sets[url]
 	if set == nil {
-		least := ""
-		for u, other := range s.sets {
-			if other.fetching == nil && (least == "" || other.lessThan(s.sets[least])) {
-				least = u
-			}
-		}
 		if len(s.sets) >= maxJWKSets {
-			delete(s.sets, least)
+			s.forget()
 		}
-		set = new(jwkSet)
+		set = &jwkSet{host: host}
 		s.sets[url] = set
+		delete(s.forgotten, url)
 	}
 	set.used = s.now()
 	return set
 }
 
-// lessThan reports whether set gives way before other: one without keys does, and then the one that was not asked for longer.
-func (set *jwkSet) lessThan(other *jwkSet) bool {
-	if has := len(set.keys) > 0; has != (len(other.keys) > 0) {
-		return !has
+// forget removes one set: of those without keys, else of the host that has most, the one that was not asked for longest.
+func (s *JWKSource) forget() {
+	sets := make(map[string]int)
+	for _, set := range s.sets {
+		sets[set.host]++
 	}
-	return set.used.Before(other.used)
+	less := func(a, b *jwkSet) bool {
+		if has := len(a.keys) > 0; has != (len(b.keys) > 0) {
+			return !has
+		}
+		if sets[a.host] != sets[b.host] {
+			return sets[a.host] > sets[b.host]
+		}
+		return a.used.Before(b.used)
+	}
+	least := ""
+	for url, set := range s.sets {
+		if set.fetching == nil && (least == "" || less(set, s.sets[least])) {
+			least = url
+		}
+	}
+	if s.now().Sub(s.sets[least].tried) < jwksPause {
+		s.dropForgotten()
+		s.forgotten[least] = s.sets[least].tried
+	}
+	delete(s.sets, least)
 }
 
 // find returns the keys of that id in a set of that age, or why there are none.
@@ -214,7 +279,10 @@ func (set *jwkSet) find(id string, age time.Duration) (found []*Key, err error) 
 // start starts a fetch, which outlives the message that has asked for it.
 func (s *JWKSource) start(url string, set *jwkSet, now time.Time) {
 	set.fetching, set.tried = make(chan struct{}), now
-	s.running++
+	place := set.place()
+	all := jwksPlace{known: place.known}
+	s.running[place]++
+	s.running[all]++
 	go func() {
 		keys, err := s.fetch(url)
 		s.mu.Lock()
@@ -224,7 +292,10 @@ func (s *JWKSource) start(url string, set *jwkSet, now time.Time) {
 		}
 		close(set.fetching)
 		set.fetching = nil
-		s.running--
+		if s.running[place]--; s.running[place] == 0 {
+			delete(s.running, place)
+		}
+		s.running[all]--
 	}()
 }
 
@@ -277,18 +348,22 @@ var isTestKey = map[string]bool{
 	"bcteWFViCCvEAhy3CCli7kmuTR7Z9APtp6tcnvSker8": true, // test-revoked-webhook-2026
 }
 
-// normalised returns the only spelling of the URL of a JWK Set. ok is false if it cannot be one.
-func normalised(text string) (only string, ok bool) {
+// normalised returns the only spelling of the URL of a JWK Set, and its host. ok is false if it cannot be one.
+func normalised(text string) (only, host string, ok bool) {
 	if len(text) > form.MaxKeyID || strings.ContainsAny(text, "?#%\\") {
-		return "", false
+		return "", "", false
 	}
 	u, err := url.Parse(text)
-	if err != nil || u.Scheme != "https" || u.User != nil {
-		return "", false
+	if err != nil || u.Scheme != "https" || u.User != nil || u.Host == "" || !form.IsAuthority(u.Host) {
+		return "", "", false
 	}
-	host := strings.TrimSuffix(strings.ToLower(u.Host), ":443")
-	if !form.IsAuthority(host) || u.Hostname() == "" || strings.HasSuffix(u.Hostname(), ".") || strings.HasSuffix(host, ":") {
-		return "", false
+	host, ok = normalisedHost(strings.ToLower(u.Hostname()), u.Host[0] == '[')
+	authority := host
+	switch port, err := strconv.ParseUint(u.Port(), 10, 16); {
+	case !ok || strings.HasSuffix(u.Host, ":") || u.Port() != "" && (err != nil || port == 0):
+		return "", "", false
+	case u.Port() != "" && port != 443:
+		authority += ":" + strconv.FormatUint(port, 10)
 	}
 	path := u.Path
 	if path == "" {
@@ -296,11 +371,22 @@ func normalised(text string) (only string, ok bool) {
 	}
 	for part := range strings.SplitSeq(path, "/") {
 		if part == "." || part == ".." {
-			return "", false
+			return "", "", false
 		}
 	}
-	only = "https://" + host + path
-	return only, isKeyID(only)
+	only = "https://" + authority + path
+	return only, host, isKeyID(only)
+}
+
+// normalisedHost returns the only spelling of a host: a name, an IPv4 address or an IPv6 address in brackets.
+func normalisedHost(host string, bracketed bool) (only string, ok bool) {
+	address, err := netip.ParseAddr(host)
+	if bracketed {
+		return "[" + address.String() + "]", err == nil && address.Is6() && !address.Is4In6()
+	}
+	// Resolvers take 1.2.3 and 0x1020304 for addresses. No domain at the top begins with a digit.
+	last := host[strings.LastIndexByte(host, '.')+1:]
+	return host, err == nil && address.Is4() || last != "" && (last[0] < '0' || '9' < last[0])
 }
 
 // control refuses a connection to an address that is not public. The dialer calls it with the very address that it connects to,

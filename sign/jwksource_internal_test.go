@@ -71,7 +71,47 @@ func (w *web) pass(d time.Duration) {
 	w.elapsed += d
 }
 
-func (w *web) at(path string) string { return "https://example.com:" + w.port + path }
+func (w *web) at(path string) string { return w.on("example.com", path) }
+
+func (w *web) on(host, path string) string { return "https://" + host + ":" + w.port + path }
+
+// hang makes the paths that contain /slow take until the test has ended.
+func (w *web) hang(t *testing.T) {
+	release := make(chan struct{})
+	t.Cleanup(func() { close(release) })
+	before := *w.answer.Load()
+	h := http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		if strings.Contains(r.URL.Path, "/slow") {
+			<-release
+		}
+		before(rw, r)
+	})
+	w.answer.Store(&h)
+}
+
+// started has a fetch of each URL started, and waits for none.
+func (w *web) started(t *testing.T, url string) error {
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := w.source.KeysAt(ended, url, "k-1")
+	return err
+}
+
+// settled waits until no fetch runs but those that hang.
+func (w *web) settled(t *testing.T, hanging int) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		w.source.mu.Lock()
+		defer w.source.mu.Unlock()
+		running := 0
+		for _, set := range w.source.sets {
+			if set.fetching != nil {
+				running++
+			}
+		}
+		return running == hanging
+	}, 5*time.Second, time.Millisecond)
+}
 
 // keys is what a verifier gets.
 func (w *web) keys(t *testing.T, url, id string) ([]*Key, error) {
@@ -403,14 +443,17 @@ func TestJWKSourceURLs(t *testing.T) {
 	s := NewJWKSource(func(url string) bool { asked = append(asked, url); return false })
 	for _, url := range []string{
 		"https://a.test/keys", "https://a.test/keys/", "HTTPS://A.Test:443", "https://a.test:8443/", "https://[2001:DB8::1]/k",
+		"https://a.test:0443/", "https://a.test:08443/", "https://[2001:0db8:0::0:1]/k", "https://1.2.3.4/k",
 		"http://a.test/", "a.test/keys", "https:a.test", "https:///keys", "https://:443/", "https://user@a.test/", "https://a.test/?x", "https://a.test/#x",
 		"https://a.test./", "https://a.test:/", "https://a.test/a/../b", "https://a.test/./", "https://a.test/%61", "https://a.test\\@b.test/", "https://bücher.test/", "file:///etc/passwd",
-		"https://a.test/a b", "https://a.test/" + strings.Repeat("x", 200), "",
+		"https://a.test:65536/", "https://a.test:0/", "https://[::ffff:1.2.3.4]/", "https://1.2.3/", "https://1.2.3.04/", "https://16909060/", "https://0x1.2.3.0x4/",
+		"https://[::1", "https://a.test/a b", "https://a.test/" + strings.Repeat("x", 200), "",
 	} {
 		_, err := s.KeysAt(t.Context(), url, "k-1")
 		require.ErrorIs(t, err, ReasonUnknownKey, url)
 	}
-	require.Equal(t, []string{"https://a.test/keys", "https://a.test/keys/", "https://a.test/", "https://a.test:8443/", "https://[2001:db8::1]/k"}, asked)
+	require.Equal(t, []string{"https://a.test/keys", "https://a.test/keys/", "https://a.test/", "https://a.test:8443/", "https://[2001:db8::1]/k",
+		"https://a.test/", "https://a.test:8443/", "https://[2001:db8::1]/k", "https://1.2.3.4/k"}, asked)
 	_, err := NewJWKSource(nil).KeysAt(t.Context(), "https://a.test/keys", "k-1")
 	require.ErrorIs(t, err, ReasonUnknownKey)
 	require.Empty(t, s.sets)
@@ -435,26 +478,80 @@ func TestJWKSourceIsBounded(t *testing.T) {
 	}
 	require.Contains(t, slices.Collect(maps.Keys(w.source.sets)), w.at("/12"))
 	require.NotContains(t, slices.Collect(maps.Keys(w.source.sets)), w.at("/broken/1"))
+}
 
-	release := make(chan struct{})
-	defer close(release)
-	slow := http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) { <-release })
-	w.answer.Store(&slow)
-	ended, cancel := context.WithCancel(t.Context())
-	cancel()
-	for i := range maxJWKSFetches + 5 {
-		_, err := w.source.KeysAt(ended, w.at("/slow/"+strconv.Itoa(i)), "k-1")
-		require.Equal(t, i >= maxJWKSFetches, errors.Is(err, errBusy), i)
-		require.Equal(t, i < maxJWKSFetches, w.source.sets[w.at("/slow/"+strconv.Itoa(i))] != nil, i)
-		require.NotNil(t, w.source.sets[w.at("/slow/0")], "it is being fetched")
+// URLs that hang take only the places of their own host, and none of those in which known keys are refreshed.
+func TestJWKSourceHangingURLs(t *testing.T) {
+	w := newWeb(t, serves(jwkOf("k-1", 0)))
+	w.one(t, w.at("/keys"), "k-1")
+	w.one(t, w.at("/withdrawn"), "k-1")
+	w.hang(t)
+	for i := range maxHostFetches + 5 {
+		url := w.on("a.example.com", "/slow/"+strconv.Itoa(i))
+		err := w.started(t, url)
+		require.Equal(t, i >= maxHostFetches, errors.Is(err, errBusy), i)
+		require.Equal(t, i < maxHostFetches, w.source.sets[url] != nil, "nothing is forgotten for a URL that cannot be asked")
 	}
+	w.one(t, w.on("b.example.com", "/keys"), "k-1") // whom nobody knew
+	for i := range maxJWKSFetches - maxHostFetches {
+		require.ErrorIs(t, w.started(t, w.on("c"+strconv.Itoa(i)+".example.com", "/slow")), context.Canceled)
+	}
+	require.ErrorIs(t, w.started(t, w.on("d.example.com", "/keys")), errBusy)
+	w.settled(t, maxJWKSFetches)
+	gone := http.HandlerFunc(serves())
+	w.answer.Store(&gone)
 	w.pass(jwksFresh)
-	keys, err := w.source.KeysAt(ended, w.at("/0"), "k-1")
-	require.NoError(t, err, "what is known of others serves on")
-	require.Len(t, keys, 1)
+	_, err := w.keys(t, w.at("/withdrawn"), "k-1")
+	require.ErrorIs(t, err, ReasonUnknownKey, "a withdrawn key is refused meanwhile")
+}
+
+// Known keys are fetched again behind the answer, and while their URL hangs nobody waits for it.
+func TestJWKSourceRefreshesBehind(t *testing.T) {
+	w := newWeb(t, serves(jwkOf("k-1", 0), jwkOf("k-2", 1)))
+	w.one(t, w.at("/slow"), "k-2")
+	w.now(jwkOf("k-1", 0))
+	w.pass(jwksRefresh)
+	w.one(t, w.at("/slow"), "k-2")
+	w.settled(t, 0)
+	_, err := w.keys(t, w.at("/slow"), "k-2")
+	require.ErrorIs(t, err, ReasonUnknownKey)
+
+	w.hang(t)
+	w.source.client.Timeout = time.Millisecond
+	w.pass(jwksRefresh)
+	w.one(t, w.at("/slow"), "k-1")
+	w.settled(t, 0)
+	w.source.client.Timeout = time.Minute
+	w.pass(jwksFresh)
+	gets := w.gets.Load()
+	for range 3 {
+		keys, err := w.source.KeysAt(t.Context(), w.at("/slow"), "k-1") // it would wait for a minute
+		require.NoError(t, err)
+		require.Len(t, keys, 1)
+	}
+	w.settled(t, 1)
+	require.LessOrEqual(t, w.gets.Load(), gets+1)
+}
+
+// A URL is asked once in a minute also if it was forgotten meanwhile. The host that has most URLs makes room first.
+func TestJWKSourceForgets(t *testing.T) {
+	w := newWeb(t, serves(jwkOf("k-1", 0)))
+	w.one(t, w.on("b.example.com", "/"), "k-1")
+	for i := range maxJWKSets {
+		w.pass(time.Millisecond)
+		w.one(t, w.at("/"+strconv.Itoa(i)), "k-1")
+	}
+	gets := w.gets.Load()
+	w.one(t, w.on("b.example.com", "/"), "k-1")
+	_, err := w.keys(t, w.at("/0"), "k-1")
+	require.ErrorIs(t, err, errBusy)
+	require.Equal(t, gets, w.gets.Load())
+	w.pass(jwksPause)
+	w.one(t, w.at("/0"), "k-1")
 	w.source.mu.Lock()
 	defer w.source.mu.Unlock()
-	require.Equal(t, maxJWKSFetches, w.source.running)
+	require.LessOrEqual(t, len(w.source.sets), maxJWKSets)
+	require.LessOrEqual(t, len(w.source.forgotten), 1, "after a minute that is forgotten, too")
 }
 
 // A set's keys, as far as they can verify.
@@ -486,12 +583,21 @@ func TestParseJWKS(t *testing.T) {
 	} {
 		keys, err := ParseJWKS([]byte(`{"keys":[`+jwk+`]}`), "")
 		require.NoError(t, err, jwk)
-		require.Equal(t, want, len(keys) == 1, jwk)
+		require.Equal(t, want, len(keys) == 1 && keys[0].Algorithm() != "", jwk)
+		if !want && strings.Contains(jwk, "adcp_use") { // it can be told from an unknown key, and is none
+			require.Len(t, keys, 1, jwk)
+			require.False(t, keys[0].Verify(nil, nil))
+			require.Equal(t, []string{"k-1", "k-1", ""}, []string{keys[0].ID(), keys[0].Owner(), keys[0].Purpose()})
+		}
 	}
 	keys := Must(ParseJWKS([]byte(`{"keys":[`+with(`"kid":null,"nbf":1700000000,"exp":1700000010,"use":"sig","key_ops":["verify"],"adcp_use":"a"`)+`]}`), "partner"))
 	require.Equal(t, "partner", keys[0].Owner())
 	require.Equal(t, "a", keys[0].Purpose())
 	require.ErrorIs(t, keys[0].valid(time.Unix(1699999999, 0)), ReasonKeyNotYetValid)
+	require.ErrorIs(t, keys[0].valid(time.Unix(1700000010, 0)), ReasonKeyExpired)
+	keys = Must(ParseJWKS([]byte(`{"keys":[`+with(`"nbf":1700000000000,"exp":1700000010000`)+`]}`), ""))
+	require.ErrorIs(t, keys[0].valid(time.Unix(1699999999, 0)), ReasonKeyNotYetValid, "in milliseconds")
+	require.NoError(t, keys[0].valid(time.Unix(1700000000, 0)))
 	require.ErrorIs(t, keys[0].valid(time.Unix(1700000010, 0)), ReasonKeyExpired)
 	require.Len(t, Must(ParseJWKS([]byte(`{"ucp":{},"signing_keys":[`+good+`]}`), "")), 1)
 	require.Len(t, Must(ParseJWKS([]byte(`{"keys":[`+strings.Repeat(good+",", maxJWKs-1)+good+`]}`), "")), maxJWKs)

@@ -29,9 +29,11 @@ type Message struct {
 
 	limit int64
 	host  string // Config.Host
-	read  bool
-	body  []byte
-	err   error
+	// It is a client's: Host may have a zone of IPv6, which is not sent.
+	outgoing bool
+	read     bool
+	body     []byte
+	err      error
 
 	digested bool
 	sum      [sha256.Size]byte
@@ -60,6 +62,9 @@ type Source interface {
 func (m *Message) Authority() string {
 	if m.host != "" {
 		return m.host
+	}
+	if m.outgoing {
+		return withoutZone(m.Host)
 	}
 	return m.sentTo()
 }

@@ -73,6 +73,13 @@ func (v *Verifier) Answer(ctx context.Context, err error) *Answer {
 	e := asError(err)
 	code := e.known()
 	p := particulars[code]
+	challenge := ""
+	if v.demands.Challenge != nil {
+		challenge = v.demands.Challenge(asError(e))
+	}
+	if challenge != "" && p.status < http.StatusInternalServerError {
+		p.status = http.StatusUnauthorized
+	}
 	a := &Answer{Header: make(http.Header)}
 	if v.c.Refuse != nil {
 		if made := v.c.Refuse(ctx, asError(e)); made != nil {
@@ -97,8 +104,9 @@ func (v *Verifier) Answer(ctx context.Context, err error) *Answer {
 	case code == CodeStoreUnavailable || code == CodeRateLimited:
 		a.setDefault("Retry-After", strconv.FormatInt(max(e.retryAfter, 1), 10))
 	}
-	if p.status == http.StatusUnauthorized || a.Status == http.StatusUnauthorized { // a 401 needs a challenge (RFC 9110, section 15.5.2)
-		a.setDefault("Www-Authenticate", `Signature scheme="`+v.c.Scheme.Name()+`"`)
+	// A 401 needs a challenge (RFC 9110, section 15.5.2).
+	if challenge != "" || p.status == http.StatusUnauthorized || a.Status == http.StatusUnauthorized {
+		a.setDefault("Www-Authenticate", cmp.Or(challenge, `Signature scheme="`+v.c.Scheme.Name()+`"`))
 	}
 	return a
 }

@@ -35,6 +35,27 @@ func newQuota(each, all int, longest int64) *quota {
 func (q *quota) take(owner string, now, then int64) (slot int64, err *Error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	own, err := q.admit(owner, now)
+	if err != nil {
+		return 0, err
+	}
+	slot = min(max(then/q.span, q.now), q.now+quotaSlots-1) // a clock may be put back or forward
+	own.open++
+	own.add(slot, 1)
+	q.total.add(slot, 1)
+	return slot, nil
+}
+
+// check returns the error that take would return.
+func (q *quota) check(owner string, now int64) *Error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	_, err := q.admit(owner, now)
+	return err
+}
+
+// admit returns the owner's tally if there is room for one more. q.mu is held.
+func (q *quota) admit(owner string, now int64) (*tally, *Error) {
 	if now/q.span < q.now-quotaSlots { // the clock was wrong before: its slots would not pass for as long as it was ahead
 		q.now, q.total, q.owners = now/q.span, tally{first: now / q.span}, make(map[string]*tally)
 	}
@@ -48,15 +69,11 @@ func (q *quota) take(owner string, now, then int64) (slot int64, err *Error) {
 		if err.retryAfter = 1; q.isUsed(own.sum - own.open) {
 			err.retryAfter = own.end()*q.span - max(now, q.now*q.span)
 		}
-		return 0, err
+		return nil, err
 	case q.total.sum >= q.all:
-		return 0, Errorf(CodeStoreUnavailable, "the nonce was not looked up: %w", ErrNoncesFull)
+		return nil, Errorf(CodeStoreUnavailable, "the nonce was not looked up: %w", ErrNoncesFull)
 	}
-	slot = min(max(then/q.span, q.now), q.now+quotaSlots-1) // a clock may be put back or forward
-	own.open++
-	own.add(slot, 1)
-	q.total.add(slot, 1)
-	return slot, nil
+	return own, nil
 }
 
 // isUsed reports whether an owner with n nonces has used up its quota. Without a number, that is a third of what is free: one owner

@@ -92,6 +92,7 @@ type Signature struct {
 	// State is what Parse leaves for Check and SigningString.
 	State any
 
+	scheme  Scheme   // that reads it
 	scratch []byte   // decoded values, and the signing string
 	fields  []string // the values of Covered
 	tries   int      // the number of values compared so far
@@ -107,6 +108,16 @@ type Demands struct {
 	// an Idempotency-Key must. The scheme refuses messages that do not sign that key. [NewVerifier] refuses the scheme unless
 	// [Config].GuardedByKey is set.
 	Guard bool
+	// Each returns a scheme for each signature of a message that has several, at most 4. The first that verifies is enough, and
+	// the message is its signer's. If none does, the error is that of the first that could be parsed, or 503 if its keys could
+	// not be looked up. Empty, or a nil Each: the scheme itself reads the message.
+	Each func(m *Message) []Scheme
+	// Challenge returns the WWW-Authenticate of the answer to a refused message, for protocols that say why there. The status is
+	// then 401, unless it would be 5xx or [Config].Refuse sets it. Empty, or a nil Challenge: Signature scheme="<name>", on a 401.
+	Challenge func(e *Error) string
+	// QuotaFirst is true if an owner whose quota of nonces is used up ([Config].NonceQuota) is refused before the signature is
+	// checked. Then anybody who knows a key's id can find out that its owner's quota is used up.
+	QuotaFirst bool
 	// Finish is called last, when the message is verified and its nonce is used up. With an error, which is as those of
 	// [Scheme].Parse, the message is refused. Nil: no call.
 	Finish func(m *Message) error

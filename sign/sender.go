@@ -20,8 +20,7 @@ type sender struct {
 	signature string                        // the header field of the signature
 	timestamp string                        // the header field of the timestamp; "": none, or it is in the field of the signature
 	version   string                        // comes before a signature, with a "="; "": nothing does
-	list      bool                          // the signature's field is a list: t=1700000000,v1=…,v1=…
-	anyCase   bool                          // the signature may be in capitals
+	list      bool                          // the signature's field is a list of hexadecimal in any case: t=1700000000,v1=…,v1=…
 	content   func(timestamp string) string // what is signed before the body
 	encoding  interface {
 		EncodeToString([]byte) string
@@ -46,8 +45,9 @@ func newSender(s sender, keyID string) Scheme {
 //
 //	Stripe-Signature: t=1492774577,v1=5257a869…,v1=…,v0=…
 //
-// The signature is the HMAC-SHA256 of "<t>.<body>" in lower-case hexadecimal. While the secret is being changed there are several
-// v1; one good signature is enough. Other versions are ignored. [Verified].EventID is the id in the body, or the body's digest if
+// The signature is the HMAC-SHA256 of "<t>.<body>" in hexadecimal. While the secret is being changed there are several
+// v1; one good signature is enough, and one that is none is ignored beside others. Other versions are ignored, too. Capitals and
+// blanks after a comma are accepted. [Verified].EventID is the id in the body, or the body's digest if
 // it has none. Stripe allows timestamps to be 5 minutes off: set [Config].Window. It delivers an event for three days, each time
 // with a new timestamp. The body may differ (pending_webhooks), which core.SignedEvent does not look at.
 //
@@ -63,13 +63,13 @@ func Stripe(keyID string) Scheme {
 //
 //	Merchant-Signature: t=1709123456,v1=e3b0c442…
 //
-// It is [Stripe]'s under another name, and with hexadecimal in any case. The body has no event id, so [Verified].EventID is a
+// It is [Stripe]'s under another name. The body has no event id, so [Verified].EventID is a
 // digest of it. The protocol recommends to allow 5 minutes: set [Config].Window.
 //
 // Messages name no key. The verifier uses the keys of the id keyID. Empty: "webhooks".
 func ACP(keyID string) Scheme {
 	return newSender(sender{
-		name: "acp", signature: "Merchant-Signature", version: "v1", list: true, anyCase: true,
+		name: "acp", signature: "Merchant-Signature", version: "v1", list: true,
 		content: func(timestamp string) string { return timestamp + "." }, encoding: hexadecimal{},
 	}, keyID)
 }
@@ -169,26 +169,27 @@ func (s *sender) Parse(m *Message, sig *Signature) error {
 	return checkUnsigned(m)
 }
 
-// parseList parses "t=1700000000,v1=…,v1=…". It skips unknown versions.
+// parseList parses "t=1700000000,v1=…,v1=…". It skips unknown versions, and signatures that are none.
 func (s *sender) parseList(list string, sig *Signature) (timestamp string, err error) {
+	var bad error
 	for n, more := 1, true; more; n++ {
 		var item string
 		item, list, more = strings.Cut(list, ",")
-		name, text, ok := strings.Cut(item, "=")
+		name, text, ok := strings.Cut(form.Trim(item), "=")
 		switch {
 		case n > maxWebhookSignatures+1 || !ok || !form.IsToken(name), name == "t" && timestamp != "":
 			return "", Errorf(CodeMalformed, "%s is a list of one t=<timestamp> and at most %d signatures %s=<hexadecimal>", s.signature, maxWebhookSignatures, s.version)
 		case name == "t":
 			timestamp = text
 		case name == s.version:
-			if err := s.parseValue(text, sig); err != nil {
-				return "", err
-			}
+			bad = cmp.Or(bad, s.parseValue(strings.ToLower(text), sig))
 		}
 	}
 	switch {
 	case timestamp == "":
 		return "", Errorf(CodeMissing, "%s has no timestamp", s.signature)
+	case len(sig.Values) == 0 && bad != nil:
+		return "", bad
 	case len(sig.Values) == 0:
 		return "", Errorf(CodeMissing, "%s has no signature %s", s.signature, s.version)
 	}
@@ -197,9 +198,6 @@ func (s *sender) parseList(list string, sig *Signature) (timestamp string, err e
 
 // parseValue decodes a signature. It accepts one text for each.
 func (s *sender) parseValue(text string, sig *Signature) error {
-	if s.anyCase {
-		text = strings.ToLower(text)
-	}
 	value, err := s.encoding.DecodeString(text)
 	if err != nil || len(value) != sha256.Size || s.encoding.EncodeToString(value) != text {
 		return Errorf(CodeMalformed, "%s is not an HMAC-SHA256 in the sender's encoding", s.signature)

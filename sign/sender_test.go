@@ -155,11 +155,15 @@ func TestStripeSignsWithSeveralSecrets(t *testing.T) {
 		"two timestamps":           {"t=1700000000,t=1700000001,v1=" + a, sign.CodeMalformed},
 		"a signed timestamp":       {"t=-1700000000,v1=" + a, sign.CodeMalformed},
 		"a zero in front":          {"t=01700000000,v1=" + a, sign.CodeMalformed},
-		"capital letters":          {"t=1700000000,v1=" + strings.ToUpper(a), sign.CodeMalformed},
+		"capital letters":          {"t=1700000000,v1=" + strings.ToUpper(a), ""},
+		"one that is none, first":  {"t=1700000000,v1=zz,v1=" + a, ""},
+		"one that is none, last":   {"t=1700000000,v1=" + a + ",v1=" + a[2:], ""},
+		"one that is none, only":   {"t=1700000000,v1=zz", sign.CodeMalformed},
+		"one that is none, of two": {"t=1700000000,v1=zz,v1=" + wrong, sign.CodeInvalid},
 		"a short signature":        {"t=1700000000,v1=" + a[2:], sign.CodeMalformed},
 		"an item without a name":   {"t=1700000000,v1=" + a + ",", sign.CodeMalformed},
 		"more than can be meant":   {"t=1700000000" + strings.Repeat(",v1="+a, 9), sign.CodeMalformed},
-		"blanks":                   {"t=1700000000, v1=" + a, sign.CodeMalformed},
+		"blanks":                   {"t=1700000000, v1=" + a, ""},
 		"the scheme's name missed": {"t=1700000000," + a, sign.CodeMalformed},
 	} {
 		_, err := verify(senderVerifier(scheme, at, older), c.field)

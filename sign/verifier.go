@@ -88,7 +88,7 @@ type Config struct {
 	Observe func(ctx context.Context, e Event)
 
 	// Refuse returns the answer to a refused message, for services with an error format of their own. Show the client
-	// nothing of e but its Code. A zero Status becomes e.Status(). A nil answer becomes the default one:
+	// nothing of e but its Code. A zero Status becomes that of the default answer. A nil answer becomes the default one:
 	// application/problem+json (RFC 9457). Every answer gets Idempotency-Refused and Cache-Control: no-store. Date, Retry-After
 	// and WWW-Authenticate are added where they belong, unless Refuse has set them. ctx is the request's. Refuse may keep
 	// e, and must be safe for concurrent use. Nil: the default answer.
@@ -145,7 +145,7 @@ type Verifier struct {
 	c          Config
 	behind     int64 // how far a timestamp may be behind, in seconds
 	ahead      int64
-	finish     func(m *Message) error // see Demands
+	demands    Demands
 	quota      *quota
 	ownTimeout bool   // calls of Nonces get no deadline
 	decoys     []*Key // one of each algorithm, for pad
@@ -211,7 +211,7 @@ func NewVerifier(c Config) (*Verifier, error) {
 		d.Behind, d.Ahead = c.Window, c.Window
 	}
 	v := &Verifier{
-		c: c, behind: int64(d.Behind / time.Second), ahead: int64(d.Ahead / time.Second), finish: d.Finish,
+		c: c, behind: int64(d.Behind / time.Second), ahead: int64(d.Ahead / time.Second), demands: d,
 		ownTimeout: ownTimeout, decoys: newDecoys(),
 	}
 	v.quota = newQuota(c.NonceQuota, c.MaxNonces, v.behind+v.ahead+v.afterWindow()+1)
@@ -316,47 +316,100 @@ func (sig *Signature) reset() {
 	*sig = Signature{Values: values[:0], Covered: covered[:0], Consumed: consumed[:0], fields: fields[:0], scratch: scratch[:0]}
 }
 
+// maxEach is how many signatures of a message are tried, see Demands.
+const maxEach = 4
+
 // verify fixes the order of the checks.
 func (v *Verifier) verify(ctx context.Context, m *Message, s *Signature, key **Key) *Error {
 	if err := v.checkHeader(m); err != nil {
 		return err
 	}
-	if err := v.c.Scheme.Parse(m, s); err != nil {
+	var several []Scheme
+	if v.demands.Each != nil {
+		several = v.demands.Each(m)
+	}
+	var now time.Time
+	var err *Error
+	switch {
+	case len(several) > maxEach:
+		return Errorf(CodeMalformed, "the message has %d signatures; %d are tried", len(several), maxEach)
+	case len(several) > 0:
+		now, err = v.authenticateEach(ctx, m, s, key, several)
+	default:
+		s.scheme = v.c.Scheme
+		now, _, err = v.authenticate(ctx, m, s, key)
+	}
+	if err != nil {
+		return err
+	}
+	s.NoNonce = s.NoNonce || v.c.GuardedByKey && s.EventID != ""
+	if err := v.useNonce(ctx, s, *key, now); err != nil || v.demands.Finish == nil {
+		return err
+	}
+	if err := v.demands.Finish(m); err != nil {
 		return asError(err)
+	}
+	return nil
+}
+
+// authenticateEach tries the signatures of a message. With an error, s and key are those that it is about.
+func (v *Verifier) authenticateEach(ctx context.Context, m *Message, s *Signature, key **Key, schemes []Scheme) (time.Time, *Error) {
+	var first *Error
+	best := 0 // of first: 1 for a signature that was parsed, 2 if it can't be said whether it is good
+	for _, scheme := range schemes {
+		own, k := &Signature{scheme: scheme}, (*Key)(nil)
+		now, parsed, err := v.authenticate(ctx, m, own, &k)
+		rank := 0
+		switch {
+		case err == nil:
+			*s, *key = *own, k
+			return now, nil
+		case err.Code == CodeStoreUnavailable:
+			rank = 2
+		case parsed:
+			rank = 1
+		}
+		if first == nil || rank > best {
+			first, best, *s, *key = err, rank, *own, k
+		}
+	}
+	return time.Time{}, first
+}
+
+// authenticate checks all but the nonce, and returns the time at which it has. parsed is true if the signature has the right form.
+func (v *Verifier) authenticate(ctx context.Context, m *Message, s *Signature, key **Key) (at time.Time, parsed bool, _ *Error) {
+	if err := s.scheme.Parse(m, s); err != nil {
+		return at, false, asError(err)
 	}
 	now := v.c.Clock()
 	if err := v.checkTime(s, now.Unix()); err != nil {
-		return err
+		return at, true, err
 	}
 	candidates, unknown := v.candidates(ctx, s, now)
 	if unknown != nil && unknown.Code == CodeStoreUnavailable {
-		return unknown
+		return at, true, unknown
 	}
 	if _, err := m.Body(); err != nil {
-		return asError(err)
+		return at, true, asError(err)
+	}
+	if v.demands.QuotaFirst && len(candidates) > 0 {
+		if err := v.quota.check(candidates[0].owner, now.Unix()); err != nil {
+			return at, true, err
+		}
 	}
 	var err *Error
 	*key, err = v.checkSignature(m, s, candidates)
 	switch {
 	case unknown != nil:
-		return unknown
+		return at, true, unknown
 	case err != nil:
-		return err
+		return at, true, err
 	}
 	later := v.c.Clock()
 	if _, cheap := v.c.Keys.(*Ring); cheap || later.Unix() != now.Unix() {
-		if err := v.checkAgain(ctx, m, s, *key, later); err != nil {
-			return err
-		}
+		err = v.checkAgain(ctx, m, s, *key, later)
 	}
-	s.NoNonce = s.NoNonce || v.c.GuardedByKey && s.EventID != ""
-	if err := v.useNonce(ctx, s, *key, later); err != nil || v.finish == nil {
-		return err
-	}
-	if err := v.finish(m); err != nil {
-		return asError(err)
-	}
-	return nil
+	return later, true, err
 }
 
 // checkAgain checks timestamp and key once more after the body has arrived. Whoever holds back its last byte must not get the
@@ -394,10 +447,10 @@ func (v *Verifier) checkHeader(m *Message) *Error {
 	}
 	// Routers differ in which one they use.
 	if m.Host != "" && !sameHost(m.Host, authority) || lines == 1 && host != "" && !sameHost(host, authority) {
-		return Errorf(CodeMalformed, "target, Host and :authority name different hosts")
+		return Errorf(ReasonBadTarget, "target, Host and :authority name different hosts")
 	}
 	if len(v.c.Hosts) > 0 && !slices.ContainsFunc(v.c.Hosts, func(h string) bool { return sameHost(h, authority) }) {
-		return Errorf(CodeInvalid, "it was sent to %q, which Config.Hosts does not name", authority)
+		return Errorf(&Error{Code: CodeInvalid, Reason: ReasonBadTarget}, "it was sent to %q, which Config.Hosts does not name", authority)
 	}
 	return nil
 }
@@ -425,7 +478,7 @@ func (v *Verifier) candidates(ctx context.Context, s *Signature, now time.Time) 
 	keys, err := v.keys(ctx, s)
 	if err != nil {
 		if !errors.Is(err, CodeInvalid) {
-			return nil, Errorf(CodeStoreUnavailable, "the key could not be looked up: %w", err)
+			return nil, Errorf(ReasonKeysUnavailable, "the key could not be looked up: %w", err)
 		}
 		keys, why = nil, err
 	}
@@ -477,7 +530,7 @@ func (v *Verifier) pad(m *Message, s *Signature, candidates []*Key) {
 			continue
 		}
 		if !slices.ContainsFunc(candidates, func(k *Key) bool { return k.algorithm == decoy.algorithm }) {
-			_ = v.c.Scheme.Check(m, s, decoy)
+			_ = s.scheme.Check(m, s, decoy)
 		}
 	}
 }
@@ -498,7 +551,7 @@ func (v *Verifier) keys(ctx context.Context, s *Signature) ([]*Key, error) {
 func (v *Verifier) checkSignature(m *Message, s *Signature, candidates []*Key) (*Key, *Error) {
 	var first error
 	for _, k := range candidates {
-		err := v.c.Scheme.Check(m, s, k)
+		err := s.scheme.Check(m, s, k)
 		if err == nil {
 			return k, nil
 		}
@@ -570,7 +623,7 @@ func (v *Verifier) observe(ctx context.Context, m *Message, s *Signature, key *K
 			if over {
 				return "" // the message's memory belongs to another request now
 			}
-			text := v.c.Scheme.SigningString(m, s, key)
+			text := s.scheme.SigningString(m, s, key)
 			if len(text) > maxSigningString {
 				text = cut(text, maxSigningString) + "[cut off]"
 			}

@@ -310,7 +310,16 @@ func TestSealed(t *testing.T) {
 			assert.Contains(t, object, `"unopened":"what is stored can't be opened`)
 			assert.NotContains(t, object, `"body"`)
 
-			t.Setenv("IDEM_SEAL", text)
+			for _, wrong := range []string{
+				strings.Replace(text, ",a=YWFh", ",a=YWFi", 1), strings.Replace(text, ",a=", ",b=", 1), text + ",allow-unsealed,open-only",
+			} {
+				t.Setenv("IDEM_SEAL", wrong) // the service could not open the answer, or would not take it
+				assert.Contains(t, n.idem(1, "settle", digest, "-status", "204", "-retain", "1m", "-yes"), operations.ErrSealed.Error())
+				n.idem(1, "release", digest, "-yes", "-reason", "no money")
+				assert.NotContains(t, n.dump(), "no money")
+			}
+			// The new key has not come to the service yet.
+			t.Setenv("IDEM_SEAL", strings.Replace(text, ",a=", ",new=bmV3bmV3bmV3MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY=,a=", 1))
 			assert.Contains(t, n.idem(0, "list"), "invoice of a book")
 			assert.Contains(t, n.idem(0, "find", "-user", "alice", "-key", "done", "-body"), "attempt 1, takeover false")
 			n.idem(0, "settle", digest, "-status", "402", "-retain", "1m", "-yes", "-reason", "no money")

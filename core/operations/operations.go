@@ -29,8 +29,9 @@ var (
 	// ErrUnsigned is returned for an action without an actor or a reason.
 	ErrUnsigned = errors.New("idem: an action needs an actor and a reason")
 	// ErrSealed is returned by Settle and SettleTask for the operation of a service that seals what it stores, if the engine has no
-	// core.Config.Seal: the service would not take an answer that is not sealed.
-	ErrSealed = errors.New("idem: the service seals what it stores, and would not take an answer that is not sealed: core.Config.Seal is missing (for the command idem: IDEM_SEAL)")
+	// core.Config.Seal, one with other keys, or one that only opens: the service could not open the answer, or would not take it.
+	ErrSealed = errors.New("idem: the service seals what it stores, and would not take this answer: " +
+		"core.Config.Seal (for the command idem: IDEM_SEAL) is missing, has other keys, or only opens")
 )
 
 // sealed begins the remark of each record of an engine with a core.Config.Seal, as one without it sees them. It is sealedRemark of package core.

@@ -10,6 +10,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -110,7 +111,13 @@ var reads = map[string]task{"get_adcp_capabilities": capabilities, "get_products
 var writes = map[string]task{"create_media_buy": (*seller).create, "update_media_buy": (*seller).update}
 
 func newHandler(engine *core.Engine, burst int) http.Handler {
-	policy := profile.AdCP()
+	secret := make([]byte, 32) // of this process, as the store is; otherwise all processes have the same one
+	rand.Read(secret)
+	policy, err := profile.AdCP(secret)
+	readPolicy, err2 := profile.AdCPRead(secret)
+	if err := cmp.Or(err, err2); err != nil {
+		panic(err)
+	}
 	s := &seller{ttl: policy.Retention, limits: map[string]*rate.Limiter{}, buys: map[string]*mediaBuy{}}
 	for _, agent := range agents {
 		s.limits[agent] = rate.NewLimiter(60, burst)
@@ -118,7 +125,7 @@ func newHandler(engine *core.Engine, burst int) http.Handler {
 	// Authentication is outside the guard, and so is the look at the parameters: what is malformed does not reach the store (rule 1). What
 	// limits new keys is inside, where replays do not get.
 	guarded := map[string]http.Handler{}
-	reading, writing := httpidem.New(engine.MustGuard(profile.AdCPRead())), httpidem.New(engine.MustGuard(policy))
+	reading, writing := httpidem.New(engine.MustGuard(readPolicy)), httpidem.New(engine.MustGuard(policy))
 	for name, do := range reads {
 		guarded[name] = reading(s.limited(do))
 	}

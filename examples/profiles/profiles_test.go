@@ -1,6 +1,7 @@
 package profiles
 
 import (
+	"bytes"
 	"net/http"
 	"path/filepath"
 	"strings"
@@ -247,7 +248,7 @@ func TestRows(t *testing.T) {
 				t.Run(row.name, func(t *testing.T) {
 					t.Run("ACP", func(t *testing.T) { row.acp(newClient(t, profile.ACP(), serve)) })
 					t.Run("UCP", func(t *testing.T) { row.ucp(newClient(t, profile.UCP(), serve)) })
-					t.Run("AdCP", func(t *testing.T) { row.adcp(newClient(t, profile.AdCP(), serve)) })
+					t.Run("AdCP", func(t *testing.T) { row.adcp(newClient(t, adcp(t, profile.AdCP), serve)) })
 				})
 			}
 			t.Run("AdCP: waits", func(t *testing.T) { waits(t, serve) })
@@ -256,9 +257,16 @@ func TestRows(t *testing.T) {
 	}
 }
 
+// adcp is a policy of AdCP.
+func adcp(t *testing.T, of func(secret []byte) (core.Policy, error)) core.Policy {
+	p, err := of(bytes.Repeat([]byte("s"), 32))
+	require.NoError(t, err)
+	return p
+}
+
 // waits: a seller whose tasks are fast has duplicates wait, and then replays.
 func waits(t *testing.T, serve func(*testing.T, *core.Guard, handler) string) {
-	p := profile.AdCP()
+	p := adcp(t, profile.AdCP)
 	p.Duplicate = core.Wait(time.Minute)
 	c := newClient(t, p, serve)
 	const body = `{"idempotency_key":"` + uuid + `","hold":true}`
@@ -272,7 +280,7 @@ func waits(t *testing.T, serve func(*testing.T, *core.Guard, handler) string) {
 
 // reads: the key of a task that only reads is optional, and means the same if it is there.
 func reads(t *testing.T, serve func(*testing.T, *core.Guard, handler) string) {
-	c := newClient(t, profile.AdCPRead(), serve)
+	c := newClient(t, adcp(t, profile.AdCPRead), serve)
 	c.post("", `{}`).ran(1)
 	c.post("", `{}`).ran(2)
 	c.post("", `{"idempotency_key":"`+uuid+`"}`).ran(3)

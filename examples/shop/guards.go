@@ -162,10 +162,6 @@ func newVerifier(o Options, engine *core.Engine, logger *slog.Logger) (*sign.Ver
 		Nonces: engine.Nonces(),
 
 		// The sender is told that the signature is invalid; why, is for the log only.
-		Observe: func(ctx context.Context, e sign.Event) {
-			if e.Err != nil {
-				logger.WarnContext(ctx, "a signature was refused", "key", e.KeyID, "err", e.Err)
-			}
-		},
+		Observe: sign.LogEvents(logger, slog.LevelWarn),
 	})
 }

@@ -2,19 +2,67 @@ package rfc9421
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"io"
+	"mime"
+	"slices"
 	"strings"
 
 	"github.com/idem-go/idem/sign"
 )
 
-// checkAdCPHost refuses hosts that have no canonical form (AdCP, URL canonicalization, steps 2 and 3).
-func checkAdCPHost(m *sign.Message) error {
-	if canonicalHost(m.Authority()) == "" {
-		return sign.Errorf(sign.CodeMalformed, "%q is no host in AdCP", m.Authority())
+// checkAdCP refuses hosts that have no canonical form (AdCP, URL canonicalization, steps 2 and 3), and several media types.
+func checkAdCP(m *sign.Message, p parameters) error {
+	if canonicalHost(m.Authority()) == "" || strings.Contains(m.Host, "%") { // a zone, which a client does not send
+		return sign.Errorf(sign.ReasonBadTarget, "%q is no host in AdCP", m.Host)
+	}
+	if value, _ := m.Field(contentType.Canonical); slices.Contains(p.components, contentType.Lower) && value != "" {
+		if _, _, err := mime.ParseMediaType(value); err != nil {
+			return sign.Errorf(sign.ReasonBadHeader, "%s is not one media type", contentType.Canonical)
+		}
 	}
 	return nil
+}
+
+// adcpCodes are AdCP's codes (Transport error taxonomy), without their prefix. What has none here is no fault of the signature.
+var adcpCodes = map[error]string{
+	sign.ReasonUnsigned:         "signature_required",
+	sign.ReasonParameterMissing: "signature_params_incomplete",
+	sign.ReasonWrongTag:         "signature_tag_invalid",
+	sign.ReasonWrongAlgorithm:   "signature_alg_not_allowed",
+	sign.ReasonBadWindow:        "signature_window_invalid",
+	sign.ReasonUncovered:        "signature_components_incomplete",
+	sign.ReasonUnknownKey:       "signature_key_unknown",
+	sign.ReasonKeyNotYetValid:   "signature_key_unknown",
+	sign.ReasonKeyExpired:       "signature_key_unknown",
+	sign.ReasonWrongPurpose:     "signature_key_purpose_invalid",
+	sign.ReasonRevokedKey:       "signature_key_revoked",
+	sign.ReasonBadSignature:     "signature_invalid",
+	sign.ReasonDigestMismatch:   "signature_digest_mismatch",
+	sign.ReasonBadTarget:        "target_uri_malformed",
+	sign.ReasonBadBody:          "body_malformed",
+	sign.ReasonKeysUnavailable:  "signature_jwks_unavailable",
+	sign.ReasonBadHeader:        "signature_header_malformed",
+
+	sign.CodeExpired:         "signature_window_invalid",
+	sign.CodeNotYetValid:     "signature_window_invalid",
+	sign.CodeReplayed:        "signature_replayed",
+	sign.CodeRateLimited:     "signature_rate_abuse",
+	sign.CodeMalformed:       "signature_header_malformed",
+	sign.CodeDuplicateHeader: "signature_header_malformed",
+	sign.CodeInvalid:         "signature_invalid",
+}
+
+// adcpChallenge returns the WWW-Authenticate with AdCP's code.
+func adcpChallenge(prefix string) func(e *sign.Error) string {
+	return func(e *sign.Error) string {
+		code := cmp.Or(adcpCodes[e.Reason], adcpCodes[e.Code])
+		if code == "" {
+			return ""
+		}
+		return `Signature error="` + prefix + code + `"`
+	}
 }
 
 // canonicalHost returns an authority in lower case and without the last dot of its host, or "".
@@ -146,7 +194,7 @@ func checkNames(m *sign.Message) error {
 			return nil
 		}
 		if err != nil || ended {
-			return sign.Errorf(sign.CodeMalformed, "the body is not JSON")
+			return sign.Errorf(sign.ReasonBadBody, "the body is not JSON")
 		}
 		var top *level
 		if len(levels) > 0 {
@@ -156,7 +204,7 @@ func checkNames(m *sign.Message) error {
 		switch {
 		case top != nil && top.name && isText:
 			if top.names[text] {
-				return sign.Errorf(sign.CodeMalformed, "an object in the body has two members of one name")
+				return sign.Errorf(sign.ReasonBadBody, "an object in the body has two members of one name")
 			}
 			top.names[text], top.name = true, false
 			continue

@@ -10,7 +10,7 @@ import (
 	"github.com/idem-go/idem/sign"
 )
 
-// wellKnown is where the directory of an origin is (draft-meunier-webbotauth-httpsig-protocol, section 4.5).
+// wellKnown is where the directory of an origin is (draft-ietf-webbotauth-httpsig-protocol, section 8.1).
 const wellKnown = "/.well-known/http-message-signatures-directory"
 
 // A component that is the member of a dictionary (RFC 9421, section 2.1.2) is held as what is between the first and the last
@@ -66,41 +66,57 @@ func checkAgent(m *sign.Message, p parameters) error {
 }
 
 // locateAgent returns the URL that Signature-Agent gives for the keys: that of the member of the signature's label or, as an
-// intermediary may change labels, of the only member that is covered.
+// intermediary may change labels, of the only member that is covered. Members with parameters are ignored.
 func locateAgent(m *sign.Message, p parameters, label string) (string, error) {
+	return locateMember(m, p, label, func(item httpsfv.Item) bool { return len(item.Params.Names()) == 0 })
+}
+
+// locateTyped is locateAgent for members whose parameter type says how the keys are found.
+func locateTyped(m *sign.Message, p parameters, label string) (string, error) {
+	return locateMember(m, p, label, func(httpsfv.Item) bool { return true })
+}
+
+func locateMember(m *sign.Message, p parameters, label string, counts func(httpsfv.Item) bool) (string, error) {
 	d, err := agents(m, label)
 	if err != nil {
 		return "", err
 	}
+	values := make(map[string]httpsfv.Item)
+	for _, name := range d.Names() {
+		found, _ := d.Get(name)
+		if item, ok := found.(httpsfv.Item); ok && counts(item) {
+			values[name] = item
+		}
+	}
 	keys, whole := coveredAgents(p)
+	keys = slices.DeleteFunc(keys, func(key string) bool { _, ok := values[key]; return !ok })
 	key := label
 	if !whole && !slices.Contains(keys, label) {
 		if len(keys) != 1 {
-			return "", sign.Errorf(sign.CodeMalformed, "%d members of %s are covered, and none is that of %s", len(keys), agentField.Canonical, label)
+			return "", sign.Errorf(sign.CodeMalformed, "%d members of %s are covered that count, and none is that of %s",
+				len(keys), agentField.Canonical, label)
 		}
 		key = keys[0]
 	}
-	found, _ := d.Get(key)
-	item, isItem := found.(httpsfv.Item)
-	text, isText := item.Value.(string)
-	if !isItem || !isText {
-		return "", sign.Errorf(sign.CodeMalformed, "%s has no string %s", agentField.Canonical, key)
+	text, ok := values[key].Value.(string)
+	if !ok {
+		return "", sign.Errorf(sign.CodeMalformed, "%s has no string %s that counts", agentField.Canonical, key)
 	}
-	kind, _ := item.Params.Get("type")
 	u, err := url.Parse(text)
-	if err != nil || u.Scheme != "https" {
+	if err != nil || u.Scheme != "https" || u.Host == "" {
 		return "", sign.Errorf(sign.CodeMalformed, "%s must name an https URL", agentField.Canonical)
 	}
-	switch kind {
-	case nil, httpsfv.Token("directory"):
-		if u.Path != "" && u.Path != "/" || u.RawQuery != "" {
-			return "", sign.Errorf(sign.CodeInvalid, "the directory is not an origin")
-		}
+	origin := (u.Path == "" || u.Path == "/") && u.RawQuery == "" && u.Fragment == ""
+	kind, typed := values[key].Params.Get("type")
+	switch {
+	case typed && kind != httpsfv.Token("directory") && kind != httpsfv.Token("jwks_uri"):
+		return "", sign.Errorf(sign.CodeInvalid, "%s has a type that is not known here", agentField.Canonical)
+	case kind == httpsfv.Token("directory") && !origin:
+		return "", sign.Errorf(sign.CodeInvalid, "the directory is not an origin")
+	case origin && kind != httpsfv.Token("jwks_uri"): // where nobody has a JWK Set
 		return "https://" + u.Host + wellKnown, nil
-	case httpsfv.Token("jwks_uri"):
-		return text, nil
 	}
-	return "", sign.Errorf(sign.CodeInvalid, "%s has a type that is not known here", agentField.Canonical)
+	return text, nil
 }
 
 // coverAgent returns the component by which a client covers Signature-Agent: the member of label, or the only one.

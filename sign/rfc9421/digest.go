@@ -93,11 +93,8 @@ func (d *digests) set(name, text string) bool {
 	return false
 }
 
-// check compares each digest with the body. Without a digest, there must be no body.
+// check compares each digest with the body.
 func (d *digests) check(body []byte) error {
-	if d.has == 0 && len(body) > 0 {
-		return sign.Errorf(sign.ReasonUncovered, "there is a body, but %s is not covered", contentDigest.Lower)
-	}
 	if d.has&hasSHA256 != 0 && sha256.Sum256(body) != [sha256.Size]byte(d.sha256[:]) {
 		return sign.Errorf(sign.ReasonDigestMismatch, "the body has another %s digest", algorithmSHA256)
 	}

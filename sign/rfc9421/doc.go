@@ -11,7 +11,7 @@
 //
 //	scheme, err := rfc9421.New(rfc9421.Config{})
 //	…
-//	verifier, err := sign.NewVerifier(sign.Config{Keys: ring, Scheme: scheme})
+//	verifier, err := sign.NewVerifier(sign.Config{Keys: ring, Scheme: scheme, Observe: sign.LogEvents(slog.Default(), slog.LevelInfo)})
 //	…
 //	mux.Handle("POST /webhooks", httpidem.Verify(verifier)(receive))
 //
@@ -48,8 +48,8 @@
 //     that the handler sees. "@status", which belongs to responses.
 //   - Signatures without created, keyid or nonce (16 to 128 of A-Z a-z 0-9 . _ ~ - + / =). An alg that is not the key's. An
 //     empty alg or tag, and a tag other than [Config].Tag. Parameters that the RFC does not define.
-//   - Several signatures, unless [Config].Label names the one to verify. Signature-Input, Signature or Content-Digest in
-//     several lines.
+//   - Several signatures, unless [Config].Label names the one to verify, but see [UCP] and [WebBotAuth].
+//   - Signature-Input, Signature or Content-Digest in several lines.
 //   - Labels, components or parameters that occur twice, and base64 whose unused bits are not zero.
 //   - So the messages of Web Bot Auth, UCP and AdCP, which have profiles of their own.
 //   - More than 64 components. More than 300 parts of a field that is not in its serialised form, or has several signatures.
@@ -59,11 +59,11 @@
 //
 // # Published profiles
 //
-// [UCP], [WebBotAuth], [AdCP], [AdCP31] and [AdCPWebhooks] return the configurations of published protocols. Each says what it
-// wants and what it leaves open. All else is as above: one signature, or that of [Config].Label; no parameters of components, but
+// [UCP], [WebBotAuth], [WebBotAuthMeunier], [AdCP], [AdCP31] and [AdCPWebhooks] return the configurations of published protocols. Each says what it
+// wants and what it leaves open. All else is as above: one signature, or that of [Config].Label, if the profile says nothing else; no parameters of components, but
 // for key of signature-agent; fields in single lines; nothing that the RFC does not define. They take the client's URL for https, also
 // behind a proxy; clear [Config].HTTPS to try them without TLS.
 //
 // A component that is not covered, another body, another algorithm and a bad signature look the same to the client
-// ([sign.CodeInvalid]). The [sign.Reason] of the Go error tells them apart.
+// ([sign.CodeInvalid]), but for those of AdCP. The [sign.Reason] of the Go error tells them apart.
 package rfc9421

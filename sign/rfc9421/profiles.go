@@ -13,32 +13,44 @@ import (
 //
 //	scheme, err := rfc9421.New(rfc9421.UCP())
 //	…
-//	verifier, err := sign.NewVerifier(sign.Config{Keys: sign.NewJWKSource(allow), Scheme: scheme, GuardedByKey: true})
+//	verifier, err := sign.NewVerifier(sign.Config{
+//		Keys: sign.NewJWKSource(allow), Scheme: scheme, GuardedByKey: true, Observe: sign.LogEvents(slog.Default(), slog.LevelInfo),
+//	})
 //
 // Covered are "@method", "@authority" and "@path"; "@query" if there is one; ucp-agent, signature-agent, idempotency-key and
 // content-encoding if they are present; and with a body, content-digest and content-type. The key is looked up by keyid in the
 // profile that UCP-Agent names ([sign.JWKSource]); a [sign.Ring] finds it by its id alone. Keys are ECDSA P-256, Ed25519 or RSA.
 //
-// There is no nonce: what stops a replay is the Idempotency-Key. Methods other than GET, HEAD, OPTIONS and TRACE are refused
+// There is no nonce: what stops a replay is the Idempotency-Key. Methods other than GET, HEAD, OPTIONS, TRACE and QUERY are refused
 // without one that is signed, and [sign.Config].GuardedByKey must say that guards require it. created is optional. A message
 // without it never expires, so it can be replayed once the guard has forgotten its key. If created is present, the verifier's
 // window counts. Clients of this package send it.
+//
+// A message may have up to 4 signatures: one good one is enough, unless [Config].Label names it.
 //
 // [sign.Verified].EventID is the Idempotency-Key as sent, or of a safe method without one, a digest of what is signed. A message
 // may also be one of Web Bot Auth (tag "web-bot-auth"); then its created, expires and keyid are as there.
 func UCP() Config { return Config{HTTPS: true, rules: ucp} }
 
-// WebBotAuth returns the profile of Web Bot Auth (draft-meunier-webbotauth-httpsig-protocol), by which crawlers and agents say
-// who they are. Covered is "@authority" or "@target-uri", and "signature-agent";key="…", whose member says where the keys are
-// ([sign.JWKSource]): its type is directory (by default) or jwks_uri, not cimd. A Signature-Agent of earlier drafts, which is a
-// string and covered as a whole, is accepted too. created, expires and the tag "web-bot-auth" must be present, and keyid must be
-// [sign.Key.Thumbprint]. There are no shared secrets.
+// WebBotAuth returns the profile of Web Bot Auth as the working group of the IETF has it (draft-ietf-webbotauth-httpsig-protocol, the
+// text of October 2026 for -01), by which crawlers and agents say who they are. Covered is "@authority" or "@target-uri", and
+// "signature-agent";key="…", whose member is the URL of the JWK Set with the keys ([sign.JWKSource]). Members with parameters are
+// ignored. A member that is an origin, without a path, means the origin's directory
+// (/.well-known/http-message-signatures-directory), as in earlier drafts. So does a Signature-Agent that is a string and covered as a
+// whole. created, expires and the tag "web-bot-auth" must be present, and keyid must be [sign.Key.Thumbprint]. There are no shared
+// secrets. Of several signatures one good one is enough, unless [Config].Label names it.
 //
 // The draft lets a signature cover no more than that, so it says who sends a request, and nothing about it: whoever sees the
 // message can send others with its signature to the same host until it has left the verifier's window. This package accepts that
-// for GET, HEAD, OPTIONS and TRACE without a body, also without a nonce. Other methods must cover "@method", "@path" and
+// for GET, HEAD, OPTIONS, TRACE and QUERY without a body, also without a nonce. Other methods must cover "@method", "@path" and
 // "@query", if there is one (or "@target-uri"), and have a nonce; a body needs content-digest.
 func WebBotAuth() Config { return Config{HTTPS: true, Tag: tagWebBotAuth, rules: webBotAuth} }
+
+// WebBotAuthMeunier is [WebBotAuth] as of draft-meunier-webbotauth-httpsig-protocol-02, in which the parameter type of a member says
+// what it is: directory or jwks_uri, not cimd. Without one it is what it is in WebBotAuth.
+func WebBotAuthMeunier() Config {
+	return Config{HTTPS: true, Tag: tagWebBotAuth, rules: webBotAuthMeunier}
+}
 
 // AdCP returns the profile of requests in AdCP 3.2 (https://adcontextprotocol.org, Security, Signed Requests). Covered are "@method", "@target-uri",
 // "@authority" and, with a body, content-type and content-digest. created, expires (at most 300 s later), nonce (16 bytes or more
@@ -48,6 +60,10 @@ func WebBotAuth() Config { return Config{HTTPS: true, Tag: tagWebBotAuth, rules:
 // "@target-uri" and "@authority" are signed in the protocol's canonical form: dot segments are removed from the path, and %41 is A.
 // The handler gets the path as sent. A body that is not JSON, or has an object with two members of one name, is refused
 // ([sign.CodeMalformed]), after its nonce was used up.
+//
+// A refused message is answered 401 with the protocol's code, WWW-Authenticate: Signature error="request_signature_required" and so on;
+// see [sign.Reason]. A key that is not for signatures, or contradicts itself, is told from an unknown one if it comes from
+// [sign.ParseJWKS] or [sign.JWKSource]. An owner whose quota of nonces is used up is refused before the signature is checked.
 //
 // Messages name no URL. Find the partner's keys by [sign.JWKSource.At].
 func AdCP() Config {
@@ -96,6 +112,7 @@ type rules struct {
 	typed     bool             // with a body, content-type must be covered
 	check     func(*sign.Message, parameters) error
 	locate    func(m *sign.Message, p parameters, label string) (url string, err error)
+	several   bool // one good signature of several is enough
 	adcp      bool // @target-uri and @authority are in canonical form
 	base64URL bool
 	demands   sign.Demands
@@ -118,18 +135,24 @@ var strict = &rules{
 var ucp = &rules{
 	name: "ucp", noNonce: true, algorithms: asymmetric,
 	needs: asSent, signs: []string{"@method", "@authority", "@path"}, cover: []form.FieldName{ucpAgent}, agent: true, typed: true,
-	check: checkUCP, locate: locateUCP, demands: sign.Demands{Guard: true},
+	check: checkUCP, locate: locateUCP, several: true, demands: sign.Demands{Guard: true},
 }
 
-var webBotAuth = &rules{
-	name: tagWebBotAuth, parameters: created | expires, isNonce: form.IsBase64Nonce, nonces: base64Nonces, algorithms: asymmetric,
-	needs: func(m *sign.Message) coverage {
-		if isSafe(m.Method) {
-			return authority
-		}
-		return asSent(m)
-	},
-	signs: []string{"@method", "@authority", "@path"}, agent: true, check: checkWebBotAuth, locate: locateAgent,
+var webBotAuth = webBotAuthRules(locateAgent)
+
+var webBotAuthMeunier = webBotAuthRules(locateTyped)
+
+func webBotAuthRules(locate func(m *sign.Message, p parameters, label string) (string, error)) *rules {
+	return &rules{
+		name: tagWebBotAuth, parameters: created | expires, isNonce: form.IsBase64Nonce, nonces: base64Nonces, algorithms: asymmetric,
+		needs: func(m *sign.Message) coverage {
+			if isSafe(m.Method) {
+				return authority
+			}
+			return asSent(m)
+		},
+		signs: []string{"@method", "@authority", "@path"}, agent: true, check: checkWebBotAuth, locate: locate, several: true,
+	}
 }
 
 var adcp = adcpRules(func(r *rules) {})
@@ -138,6 +161,7 @@ var adcp31 = adcpRules(func(r *rules) { r.base64URL = true })
 
 var adcpWebhooks = adcpRules(func(r *rules) {
 	r.name, r.base64URL, r.purposes = "adcp-webhooks", true, []string{"request-signing", "webhook-signing"}
+	r.demands.Challenge = adcpChallenge("webhook_")
 })
 
 func adcpRules(change func(*rules)) *rules {
@@ -145,8 +169,11 @@ func adcpRules(change func(*rules)) *rules {
 		name: "adcp", parameters: created | expires | nonce | alg, isNonce: isAdCPNonce, nonces: "16 to 96 bytes in base64url without padding",
 		lifetime: shortLife, skew: adcpSkew, algorithms: []sign.Algorithm{sign.Ed25519, sign.ECDSAP256SHA256}, purposes: []string{"request-signing"},
 		needs: func(*sign.Message) coverage { return 0 }, signs: []string{"@method", "@target-uri", "@authority"}, named: true, typed: true,
-		check: func(m *sign.Message, _ parameters) error { return checkAdCPHost(m) }, adcp: true,
-		demands: sign.Demands{Behind: (shortLife + adcpSkew) * time.Second, Ahead: adcpSkew * time.Second, Finish: checkNames},
+		check: checkAdCP, adcp: true,
+		demands: sign.Demands{
+			Behind: (shortLife + adcpSkew) * time.Second, Ahead: adcpSkew * time.Second,
+			Challenge: adcpChallenge("request_"), QuotaFirst: true, Finish: checkNames,
+		},
 	}
 	change(r)
 	return r
@@ -160,10 +187,10 @@ func asSent(m *sign.Message) coverage {
 	return method | authority | path
 }
 
-// isSafe reports whether a method changes nothing (RFC 9110, section 9.2.1).
+// isSafe reports whether a method changes nothing (RFC 9110, section 9.2.1; RFC 10008).
 func isSafe(method string) bool {
 	switch method {
-	case "GET", "HEAD", "OPTIONS", "TRACE":
+	case "GET", "HEAD", "OPTIONS", "TRACE", "QUERY":
 		return true
 	}
 	return false
@@ -208,7 +235,7 @@ func checkUCP(m *sign.Message, p parameters) error {
 // checkWebBotAuth checks what only Web Bot Auth wants.
 func checkWebBotAuth(m *sign.Message, p parameters) error {
 	if p.nonce == "" && !isSafe(m.Method) {
-		return sign.Errorf(sign.CodeMissing, "the parameter nonce, which a %s must have", m.Method)
+		return sign.Errorf(sign.ReasonParameterMissing, "the parameter nonce, which a %s must have", m.Method)
 	}
 	return checkAgent(m, p)
 }
@@ -218,7 +245,7 @@ func locateUCP(m *sign.Message, p parameters, label string) (string, error) {
 	value, lines := m.Field(ucpAgent.Canonical)
 	switch {
 	case lines == 0 && p.tag == tagWebBotAuth:
-		return locateAgent(m, p, label)
+		return locateTyped(m, p, label)
 	case lines == 0:
 		return "", nil
 	}

@@ -1,9 +1,11 @@
 package rfc9421
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -64,6 +66,7 @@ func TestProfiles(t *testing.T) {
 		{UCP(), "a GET whose query is empty, and not covered", "GET|/c?||", ucpGet + `;keyid="demo"`, sign.ReasonUncovered},
 		{UCP(), "a GET whose query is not covered", "GET|/c?x=1||", ucpGet + `;keyid="demo"`, sign.ReasonUncovered},
 		{UCP(), "a POST without a body", "POST|/c||Idempotency-Key: k-1", `(` + shop + ` "idempotency-key");keyid="demo"`, nil},
+		{UCP(), "a QUERY", "QUERY|/c||", ucpGet + `;keyid="demo"`, nil},
 		{UCP(), "a POST without a key", "POST|/c||", ucpGet + `;keyid="demo"`, sign.ReasonUncovered},
 		{UCP(), "a PUT without a key", "PUT|/c||", ucpGet + `;keyid="demo"`, sign.ReasonUncovered},
 		{UCP(), "a PATCH without a key", "PATCH|/c||", ucpGet + `;keyid="demo"`, sign.ReasonUncovered},
@@ -103,9 +106,14 @@ func TestProfiles(t *testing.T) {
 		{WebBotAuth(), "two agents, and none of them is meant", `GET|/c||Signature-Agent: a="https://a.test", b="https://b.test"`, `("@authority" "signature-agent";key="a" "signature-agent";key="b")` + wba, sign.CodeMalformed},
 		{WebBotAuth(), "an agent over http", `GET|/c||Signature-Agent: sig1="http://a.test"`, `("@authority" ` + agent + `)` + wba, sign.CodeMalformed},
 		{WebBotAuth(), "an agent that is no string", `GET|/c||Signature-Agent: sig1=1`, `("@authority" ` + agent + `)` + wba, sign.CodeMalformed},
-		{WebBotAuth(), "a directory that is no origin", `GET|/c||Signature-Agent: sig1="https://a.test/keys"`, `("@authority" ` + agent + `)` + wba, sign.CodeInvalid},
-		{WebBotAuth(), "a directory with a query", `GET|/c||Signature-Agent: sig1="https://a.test/?x=1"`, `("@authority" ` + agent + `)` + wba, sign.CodeInvalid},
-		{WebBotAuth(), "a type that is not known", `GET|/c||Signature-Agent: sig1="https://a.test/keys";type=cimd`, `("@authority" ` + agent + `)` + wba, sign.CodeInvalid},
+		{WebBotAuth(), "the URL of a JWK Set", `GET|/c||Signature-Agent: sig1="https://a.test/keys"`, `("@authority" ` + agent + `)` + wba, nil},
+		{WebBotAuth(), "a member with a parameter", `GET|/c||Signature-Agent: sig1="https://a.test/keys";type=jwks_uri`, `("@authority" ` + agent + `)` + wba, sign.CodeMalformed},
+		{WebBotAuth(), "the same, in a field that is covered as a whole", `GET|/c||Signature-Agent: sig1="https://a.test/keys";x`, `("@authority" "signature-agent")` + wba, sign.CodeMalformed},
+		{WebBotAuth(), "a member with a parameter, and one that counts", `GET|/c||Signature-Agent: a="https://a.test";x, b="https://b.test"`, `("@authority" "signature-agent";key="a" "signature-agent";key="b")` + wba, nil},
+		{WebBotAuth(), "a QUERY", `QUERY|/c||Signature-Agent: sig1="https://a.test"`, `("@authority" ` + agent + `)` + wba, nil},
+		{WebBotAuthMeunier(), "a directory that is no origin", `GET|/c||Signature-Agent: sig1="https://a.test/keys";type=directory`, `("@authority" ` + agent + `)` + wba, sign.CodeInvalid},
+		{WebBotAuthMeunier(), "a directory with a query", `GET|/c||Signature-Agent: sig1="https://a.test/?x=1";type=directory`, `("@authority" ` + agent + `)` + wba, sign.CodeInvalid},
+		{WebBotAuthMeunier(), "a type that is not known", `GET|/c||Signature-Agent: sig1="https://a.test/keys";type=cimd`, `("@authority" ` + agent + `)` + wba, sign.CodeInvalid},
 		{WebBotAuth(), "no created", `GET|/c||Signature-Agent: sig1="https://a.test"`, `("@authority" ` + agent + `)` + without(wba, ";created=1700000000"), sign.CodeMissing},
 		{WebBotAuth(), "no expires", `GET|/c||Signature-Agent: sig1="https://a.test"`, `("@authority" ` + agent + `)` + without(wba, ";expires=1700000300"), sign.CodeMissing},
 		{WebBotAuth(), "no tag", `GET|/c||Signature-Agent: sig1="https://a.test"`, `("@authority" ` + agent + `)` + without(wba, `;tag="web-bot-auth"`), sign.CodeMissing},
@@ -178,6 +186,85 @@ func TestProfiles(t *testing.T) {
 	}
 }
 
+// Of several signatures one good one is enough, in any order, also if the others are expired, of a stranger or for somebody else.
+func TestSeveralSignatures(t *testing.T) {
+	demo := sign.Must(sign.NewKey(sign.KeyConfig{ID: "demo"}, fixture.Private().Ed25519))
+	thumb := sign.Must(sign.NewKey(sign.KeyConfig{ID: demo.Thumbprint()}, fixture.Private().Ed25519))
+	bot := `;created=1700000000;expires=1700000300;keyid="` + thumb.ID() + `";tag="web-bot-auth";nonce="n-0123456789abcdef"`
+	const ucpList = `("@method" "@authority" "@path");keyid="demo"`
+	message := func(s *profile, inputs ...string) *sign.Message {
+		h := http.Header{"Signature-Agent": {`a="https://a.test/keys"`}}
+		if s.rules == ucp {
+			h = http.Header{}
+		}
+		m := &sign.Message{Method: "GET", Target: "/c", Host: "shop.test", Source: &fixture.Source{Header: h}}
+		var values []string
+		for _, input := range inputs {
+			signInput(t, s, m, demo, input)
+			value := h.Get("Signature")
+			if strings.Contains(input, "stranger") {
+				value = strings.Replace(value, "=:", "=:AAAA", 1)
+			}
+			values = append(values, value)
+		}
+		h.Set("Signature-Input", strings.Join(inputs, ", "))
+		h.Set("Signature", strings.Join(values, ", "))
+		return m
+	}
+	for name, c := range map[string]struct {
+		profile Config
+		inputs  []string
+		want    error
+	}{
+		"good, and a stranger's":  {UCP(), []string{`a=` + ucpList, `b=("@method" "@authority" "@path");keyid="stranger"`}, nil},
+		"a stranger's, and good":  {UCP(), []string{`b=("@method" "@authority" "@path");keyid="stranger"`, `a=` + ucpList}, nil},
+		"too little, and good":    {UCP(), []string{`b=("@authority");keyid="demo"`, `a=` + ucpList}, nil},
+		"expired, and good":       {UCP(), []string{`b=` + ucpList + `;created=1600000000`, `a=` + ucpList}, nil},
+		"a proxy's, and good":     {UCP(), []string{`b=` + ucpList + `;tag="proxy"`, `a=` + ucpList}, nil},
+		"a proxy's, and expired":  {UCP(), []string{`b=` + ucpList + `;tag="proxy"`, `a=` + ucpList + `;created=1600000000`}, sign.CodeExpired},
+		"two strangers'":          {UCP(), []string{`b=("@method" "@authority" "@path");keyid="stranger"`, `a=("@method" "@authority" "@path");keyid="stranger-2"`}, sign.ReasonUnknownKey},
+		"five":                    {UCP(), []string{`a=` + ucpList, `b=` + ucpList, `c=` + ucpList, `d=` + ucpList, `e=` + ucpList}, sign.CodeMalformed},
+		"a bot's, and a proxy's":  {WebBotAuth(), []string{`b=("@authority");keyid="proxy";created=1700000000`, `a=("@authority" "signature-agent";key="a")` + bot}, nil},
+		"one label twice":         {UCP(), []string{`a=` + ucpList, `a=` + ucpList}, sign.CodeMalformed},
+		"two, and one label says": {func() Config { c := UCP(); c.Label = "b"; return c }(), []string{`a=` + ucpList, `b=` + ucpList + `;tag="proxy"`}, sign.CodeInvalid},
+		"two in another profile":  {Config{}, []string{`a=` + strictList + strictParams, `b=` + strictList + strictParams}, sign.CodeMalformed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newScheme(t, c.profile)
+			var m *sign.Message
+			if c.profile.rules == nil {
+				m = testMessage()
+				signByHand(t, s, m, demo, strings.Join(c.inputs, ", "))
+			} else {
+				m = message(s, c.inputs...)
+			}
+			var base string
+			verifier := fixture.Verifier(sign.Config{Scheme: s, GuardedByKey: true, Observe: func(_ context.Context, e sign.Event) { base = e.SigningString() }}, demo, thumb)
+			verified, err := verifier.Verify(t.Context(), m)
+			require.ErrorIs(t, err, c.want)
+			if c.want != nil {
+				return
+			}
+			require.Contains(t, []string{demo.ID(), thumb.ID()}, verified.KeyID)
+			require.Contains(t, base, verified.KeyID, "the signing string is that of the good one")
+			if verified.Nonce != "" {
+				_, err := verifier.Verify(t.Context(), unread(m))
+				require.ErrorIs(t, err, sign.CodeReplayed)
+			}
+		})
+	}
+	unreachable := fixture.Verifier(sign.Config{Scheme: newScheme(t, UCP()), GuardedByKey: true, Keys: unreachable{}})
+	_, err := unreachable.Verify(t.Context(), message(newScheme(t, UCP()), `b=`+ucpList+`;created=1600000000`, `a=`+ucpList))
+	require.ErrorIs(t, err, sign.CodeStoreUnavailable)
+}
+
+// unreachable is a store of keys that does not answer.
+type unreachable struct{}
+
+func (unreachable) Keys(context.Context, string) ([]*sign.Key, error) {
+	return nil, context.DeadlineExceeded
+}
+
 // A key of another purpose, or of none, is none of AdCP's, and the one of webhooks signs no request.
 func TestPurposes(t *testing.T) {
 	for _, c := range []struct {
@@ -209,6 +296,41 @@ func TestProfilesUseNoSharedSecrets(t *testing.T) {
 	signInput(t, s, m, signtest.Demo, `sig1=("@method" "@authority" "@path");keyid="demo"`)
 	_, err := fixture.Verifier(sign.Config{Scheme: s, GuardedByKey: true}, signtest.Demo).Verify(t.Context(), m)
 	require.ErrorIs(t, err, sign.ReasonWrongAlgorithm)
+}
+
+// A refusal has AdCP's code and status 401, unless it is no fault of the signature, or of the client.
+func TestAdCPAnswers(t *testing.T) {
+	message := func(body string) *sign.Message {
+		m := &sign.Message{Method: "POST", Target: "/c", Host: "shop.test", Source: &fixture.Source{Header: http.Header{}, Body: []byte(body)}}
+		signInput(t, newScheme(t, AdCP()), m, signtest.Demo,
+			`sig1=("@method" "@target-uri" "@authority");created=1700000000;expires=1700000300;nonce="KXYnfEfJ0PBRZXQyVXfVQA";keyid="demo";alg="ed25519";tag="adcp/request-signing/v1"`)
+		return m
+	}
+	elsewhere := message("")
+	elsewhere.Host = "other.test"
+	for _, c := range []struct {
+		config    sign.Config
+		m         *sign.Message
+		status    int
+		challenge []string
+	}{
+		{sign.Config{}, message(""), 401, []string{`Signature error="request_signature_key_unknown"`}},
+		{sign.Config{Keys: unreachable{}}, message(""), 503, []string{`Signature error="request_signature_jwks_unavailable"`}},
+		{sign.Config{BodyLimit: 1}, message("{}"), 413, nil},
+		{sign.Config{Hosts: []string{"shop.test"}}, elsewhere, 401, []string{`Signature error="request_target_uri_malformed"`}},
+		{sign.Config{Refuse: func(context.Context, *sign.Error) *sign.Answer { return &sign.Answer{} }}, message(""), 401, []string{`Signature error="request_signature_key_unknown"`}},
+		{sign.Config{Refuse: func(context.Context, *sign.Error) *sign.Answer { return &sign.Answer{Status: 418} }}, message(""), 418, []string{`Signature error="request_signature_key_unknown"`}},
+	} {
+		c.config.Scheme = newScheme(t, AdCP())
+		v := fixture.Verifier(c.config)
+		_, err := v.Verify(t.Context(), c.m)
+		answer := v.Answer(t.Context(), err)
+		require.Equal(t, c.status, answer.Status, err)
+		require.Equal(t, c.challenge, answer.Header["Www-Authenticate"])
+		if c.config.Refuse == nil {
+			require.Contains(t, string(answer.Body), `"status":`+strconv.Itoa(c.status))
+		}
+	}
 }
 
 // An option that would weaken a profile in which it has no meaning is a fault.
@@ -259,15 +381,17 @@ func TestProfilesDoNotSign(t *testing.T) {
 		fields   []string
 		lifetime time.Duration
 		want     error
+		url      string
 	}{
-		{"UCP, a shared secret", UCP(), signtest.Demo, []string{"Idempotency-Key", "k-1"}, 0, sign.ReasonWrongAlgorithm},
-		{"UCP, no Idempotency-Key", UCP(), ed, nil, 0, sign.ReasonUncovered},
-		{"Web Bot Auth, no agent", WebBotAuth(), own, nil, 0, sign.CodeMissing},
-		{"Web Bot Auth, another id", WebBotAuth(), ed, []string{"Signature-Agent", `sig1="https://a.test"`}, 0, sign.CodeInvalid},
-		{"AdCP, too long a life", AdCP(), ed, nil, 301 * time.Second, sign.CodeMalformed},
-		{"AdCP, RSA", AdCP(), sign.Must(sign.NewKey(sign.KeyConfig{ID: "demo"}, fixture.Private().RSA)), nil, 0, sign.ReasonWrongAlgorithm},
+		{"UCP, a shared secret", UCP(), signtest.Demo, []string{"Idempotency-Key", "k-1"}, 0, sign.ReasonWrongAlgorithm, ""},
+		{"UCP, no Idempotency-Key", UCP(), ed, nil, 0, sign.ReasonUncovered, ""},
+		{"Web Bot Auth, no agent", WebBotAuth(), own, nil, 0, sign.CodeMissing, ""},
+		{"Web Bot Auth, another id", WebBotAuth(), ed, []string{"Signature-Agent", `sig1="https://a.test"`}, 0, sign.CodeInvalid, ""},
+		{"AdCP, too long a life", AdCP(), ed, nil, 301 * time.Second, sign.CodeMalformed, ""},
+		{"AdCP, RSA", AdCP(), sign.Must(sign.NewKey(sign.KeyConfig{ID: "demo"}, fixture.Private().RSA)), nil, 0, sign.ReasonWrongAlgorithm, ""},
+		{"AdCP, a zone of IPv6", AdCP(), ed, nil, 0, sign.ReasonBadTarget, "https://[fe80::1%25eth0]/"},
 	} {
-		r := signtest.NewRequest(t, nil, "https://shop.test/c", "{}", c.fields...)
+		r := signtest.NewRequest(t, nil, cmp.Or(c.url, "https://shop.test/c"), "{}", c.fields...)
 		err := sign.Request(r, c.key, sign.RequestOptions{Scheme: newScheme(t, c.profile), Lifetime: c.lifetime})
 		require.ErrorIs(t, err, c.want, c.name)
 	}
@@ -285,8 +409,11 @@ func TestLocate(t *testing.T) {
 		{UCP(), "UCP-Agent", `profile="https://p.test/.well-known/ucp"`, "https://p.test/.well-known/ucp"},
 		{UCP(), "Signature-Agent", `sig1="https://p.test/ucp";type=jwks_uri`, "https://p.test/ucp"},
 		{WebBotAuth(), "Signature-Agent", `sig1="https://a.test:8443"`, "https://a.test:8443/.well-known/http-message-signatures-directory"},
-		{WebBotAuth(), "Signature-Agent", `x="https://x.test";type=jwks_uri`, "https://x.test"},
-		{WebBotAuth(), "Signature-Agent", `x="https://x.test";type=jwks_uri, sig1="https://a.test/";type=directory`, "https://a.test/.well-known/http-message-signatures-directory"},
+		{WebBotAuth(), "Signature-Agent", `x="https://x.test/keys.json?v=1"`, "https://x.test/keys.json?v=1"},
+		{WebBotAuth(), "Signature-Agent", `x="https://x.test/keys", sig1="https://a.test/"`, "https://a.test/.well-known/http-message-signatures-directory"},
+		{WebBotAuthMeunier(), "Signature-Agent", `x="https://x.test";type=jwks_uri`, "https://x.test"},
+		{WebBotAuthMeunier(), "Signature-Agent", `x="https://x.test/keys"`, "https://x.test/keys"},
+		{WebBotAuthMeunier(), "Signature-Agent", `x="https://x.test";type=jwks_uri, sig1="https://a.test/";type=directory`, "https://a.test/.well-known/http-message-signatures-directory"},
 	} {
 		keys := &located{}
 		config := sign.Config{Scheme: newScheme(t, c.profile), Keys: keys, GuardedByKey: true}

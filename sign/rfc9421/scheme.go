@@ -14,12 +14,12 @@ import (
 	"github.com/idem-go/idem/sign/internal/redact"
 )
 
-// Config configures [New]. The zero Config is the profile that the package comment describes; [UCP], [WebBotAuth], [AdCP],
+// Config configures [New]. The zero Config is the profile that the package comment describes; [UCP], [WebBotAuth], [WebBotAuthMeunier], [AdCP],
 // [AdCP31] and [AdCPWebhooks] return those of published protocols. Client and verifier need the same options, except HTTPS.
 type Config struct {
 	// Label is the signature's name in Signature-Input and Signature. If it is set, the verifier uses the signature of that
 	// label, and ignores others (of proxies, say) in the same line. Empty: the client uses "sig1", and the verifier accepts
-	// any label, but refuses a message with several signatures.
+	// any label, but refuses a message with several signatures, unless the profile says that one good one is enough.
 	Label string
 
 	// Tag names the application for which a signature is made (RFC 9421, section 2.3). A message must have this tag.
@@ -132,7 +132,32 @@ func New(o Config) (sign.Scheme, error) {
 func (s *profile) Name() string { return s.rules.name }
 
 // Demands returns what the profile asks of the verifier, see [sign.Demands].
-func (s *profile) Demands() sign.Demands { return s.rules.demands }
+func (s *profile) Demands() sign.Demands {
+	d := s.rules.demands
+	if s.rules.several && s.label == "" {
+		d.Each = s.each
+	}
+	return d
+}
+
+// each returns the scheme for each label of a message with several signatures.
+func (s *profile) each(m *sign.Message) []sign.Scheme {
+	input, _ := m.Field(headerInput)
+	if !strings.Contains(input, ",") { // only a comma separates signatures
+		return nil
+	}
+	dictionary, err := parseDictionary(headerInput, input)
+	if err != nil || len(dictionary.Names()) == 1 {
+		return nil // Parse says why
+	}
+	var each []sign.Scheme
+	for _, label := range dictionary.Names() {
+		one := *s
+		one.label = label
+		each = append(each, &one)
+	}
+	return each
+}
 
 // state is what Parse and Sign leave for Check and SigningString.
 type state struct {
@@ -150,11 +175,7 @@ const (
 
 // Parse implements [sign.Scheme].
 func (s *profile) Parse(m *sign.Message, sig *sign.Signature) error {
-	input, err := m.Required(headerInput)
-	if err != nil {
-		return err
-	}
-	value, err := m.Required(headerSignature)
+	input, value, err := fields(m)
 	if err != nil {
 		return err
 	}
@@ -209,6 +230,19 @@ func (s *profile) Parse(m *sign.Message, sig *sign.Signature) error {
 	return nil
 }
 
+// fields returns Signature-Input and Signature.
+func fields(m *sign.Message) (input, value string, err error) {
+	input, err = m.Required(headerInput)
+	value, err2 := m.Required(headerSignature)
+	switch none := errors.Is(err, sign.CodeMissing); {
+	case none && errors.Is(err2, sign.CodeMissing):
+		err = sign.Errorf(sign.ReasonUnsigned, "%s", headerSignature)
+	case none, errors.Is(err2, sign.CodeMissing):
+		err = sign.Errorf(&sign.Error{Code: sign.CodeMissing, Reason: sign.ReasonBadHeader}, "one of %s and %s", headerInput, headerSignature)
+	}
+	return input, value, cmp.Or(err, err2)
+}
+
 // checkParameters checks that all required parameters are present and well formed.
 func (s *profile) checkParameters(p *parameters) error {
 	badKeyID, r := form.CheckKeyID(p.keyID), s.rules
@@ -217,32 +251,32 @@ func (s *profile) checkParameters(p *parameters) error {
 	}
 	switch missing := r.parameters &^ p.has; {
 	case missing&created != 0:
-		return sign.Errorf(sign.CodeMissing, "the parameter created")
+		return sign.Errorf(sign.ReasonParameterMissing, "the parameter created")
 	case missing&expires != 0:
-		return sign.Errorf(sign.CodeMissing, "the parameter expires")
+		return sign.Errorf(sign.ReasonParameterMissing, "the parameter expires")
 	case p.keyID == "":
-		return sign.Errorf(sign.CodeMissing, "the parameter keyid")
+		return sign.Errorf(sign.ReasonParameterMissing, "the parameter keyid")
 	case p.nonce == "" && r.parameters&nonce != 0:
-		return sign.Errorf(sign.CodeMissing, "the parameter nonce")
+		return sign.Errorf(sign.ReasonParameterMissing, "the parameter nonce")
 	case missing&alg != 0:
-		return sign.Errorf(sign.CodeMissing, "the parameter alg")
+		return sign.Errorf(sign.ReasonParameterMissing, "the parameter alg")
 	case p.nonce != "" && !s.rules.noNonce && !r.isNonce(p.nonce):
 		return sign.Errorf(sign.CodeMalformed, "the nonce must be %s", r.nonces)
 	case p.has&alg != 0 && p.alg == "", p.has&tag != 0 && p.tag == "":
 		return sign.Errorf(sign.CodeMalformed, "alg or tag is present and empty") // a missing one is allowed
 	case s.tag != "" && p.has&tag == 0:
-		return sign.Errorf(sign.CodeMissing, "the parameter tag")
+		return sign.Errorf(sign.ReasonParameterMissing, "the parameter tag")
 	case badKeyID != nil:
 		return sign.Errorf(sign.CodeMalformed, "%v", badKeyID)
 	case p.has&expires != 0 && p.expires < p.created:
-		return sign.Errorf(sign.CodeMalformed, "the signature expires before it was created")
+		return sign.Errorf(sign.ReasonBadWindow, "the signature expires before it was created")
 	case r.lifetime > 0 && (p.expires == p.created || p.expires-p.created > r.lifetime):
-		return sign.Errorf(sign.CodeMalformed, "the signature is valid for %d seconds; 1 to %d are allowed", p.expires-p.created, r.lifetime)
+		return sign.Errorf(sign.ReasonBadWindow, "the signature is valid for %d seconds; 1 to %d are allowed", p.expires-p.created, r.lifetime)
 	case p.has&alg != 0 && !r.uses(sign.Algorithm(p.alg)):
 		return sign.Errorf(sign.ReasonWrongAlgorithm, "the profile does not use %q", p.alg)
 	}
 	if p.tag != s.tag && (s.rules != ucp || p.tag != tagWebBotAuth) {
-		return sign.Errorf(sign.CodeInvalid, "the signature was made for the application %q", p.tag)
+		return sign.Errorf(sign.ReasonWrongTag, "the signature was made for the application %q", p.tag)
 	}
 	return nil
 }
@@ -292,33 +326,52 @@ func (s *profile) Check(m *sign.Message, sig *sign.Signature, key *sign.Key) err
 	if !ok || len(sig.Values) != 1 {
 		return sign.Errorf(sign.ReasonBadSignature, "the message was not parsed")
 	}
+	body, err := m.Body()
+	if err != nil {
+		return err
+	}
+	if s.rules.adcp { // whose codes have an order
+		if err := cmp.Or(s.checkBodyCovered(m, st, body), s.checkPurpose(key)); err != nil {
+			return err
+		}
+	}
 	if sig.Algorithm != "" && sig.Algorithm != string(key.Algorithm()) {
 		return sign.Errorf(sign.ReasonWrongAlgorithm, "the message says %q, and the key is for %s", sig.Algorithm, key.Algorithm())
 	}
 	if !s.rules.uses(key.Algorithm()) {
 		return sign.Errorf(sign.ReasonWrongAlgorithm, "the profile does not use %s", key.Algorithm())
 	}
-	body, err := m.Body()
-	if err != nil {
-		return err
-	}
 	// The signature comes first: then the key holder has made the digest.
-	good := key.Verify(st.base, sig.Values[0])
-	switch {
-	case s.rules.purposes != nil && !slices.Contains(s.rules.purposes, key.Purpose()):
-		return sign.Errorf(sign.ReasonWrongPurpose, "the key's purpose is %q", key.Purpose())
+	switch good := key.Verify(st.base, sig.Values[0]); {
 	case !good:
 		return sign.ReasonBadSignature
 	case st.thumbprint && sig.KeyID != key.Thumbprint():
 		return sign.Errorf(sign.ReasonBadSignature, "the keyid is not the key's thumbprint")
 	}
-	if s.rules != strict && len(body) > 0 && !st.typed && (s.rules.typed || len(m.Source.Values(contentType.Canonical)) > 0) {
-		return sign.Errorf(sign.ReasonUncovered, "there is a body, but %s is not covered", contentType.Lower)
-	}
-	if s.unsignedBody && st.digests.has == 0 {
-		return nil
+	if err := s.checkBodyCovered(m, st, body); err != nil {
+		return err
 	}
 	return st.digests.check(body)
+}
+
+// checkPurpose checks that the key is for the profile.
+func (s *profile) checkPurpose(key *sign.Key) error {
+	if !slices.Contains(s.rules.purposes, key.Purpose()) {
+		return sign.Errorf(sign.ReasonWrongPurpose, "the key's purpose is %q", key.Purpose())
+	}
+	return nil
+}
+
+// checkBodyCovered checks that the type and the digest of a body are covered.
+func (s *profile) checkBodyCovered(m *sign.Message, st *state, body []byte) error {
+	switch {
+	case len(body) == 0:
+	case s.rules != strict && !st.typed && (s.rules.typed || len(m.Source.Values(contentType.Canonical)) > 0):
+		return sign.Errorf(sign.ReasonUncovered, "there is a body, but %s is not covered", contentType.Lower)
+	case st.digests.has == 0 && !s.unsignedBody:
+		return sign.Errorf(sign.ReasonUncovered, "there is a body, but %s is not covered", contentDigest.Lower)
+	}
+	return nil
 }
 
 // Sign implements [sign.Scheme]. sig.Covered names components to cover besides those that must be covered, in any case and order.

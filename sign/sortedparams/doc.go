@@ -3,7 +3,7 @@
 //
 //	scheme, err := sortedparams.New(sortedparams.Config{InParams: true})
 //	…
-//	verifier, err := sign.NewVerifier(sign.Config{Keys: ring, Scheme: scheme})
+//	verifier, err := sign.NewVerifier(sign.Config{Keys: ring, Scheme: scheme, Observe: sign.LogEvents(slog.Default(), slog.LevelInfo)})
 //
 // The signing string consists of the message's parameters, sorted by the bytes of their names, not encoded, and the secret after
 // them. Parameters with an empty value and the signature itself are left out:
