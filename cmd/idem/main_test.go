@@ -392,6 +392,29 @@ func TestDoctor(t *testing.T) {
 	assert.Contains(t, said, "a test record: claim: ")
 }
 
+// TestDoctorBehindAPooler: a pooler that shares connections is seen whether or not anybody has used it before, and the rest of the store is
+// looked at all the same.
+func TestDoctorBehindAPooler(t *testing.T) {
+	server := backend.Postgres(t)
+	n := newNight(t, server, nil)
+	for _, setting := range []string{"", "server_round_robin=1"} {
+		n.url = backend.StartPgBouncer(t, server, 3, setting).URL()
+		for _, visit := range []string{"a fresh pool", "a used one"} {
+			said := n.idem(1, "doctor")
+			assert.Contains(t, said, "bad   a pooler shares connections between transactions", visit)
+			assert.Contains(t, said, "add pooler=transaction", visit)
+			assert.Contains(t, said, "a test record went through its whole life", visit)
+			assert.Equal(t, 1, strings.Count(said, "bad "), said)
+		}
+		n.url += "&pooler=transaction"
+		said := n.idem(0, "doctor")
+		assert.Contains(t, said, "ok    a pooler shares connections between transactions, and the URL says so")
+		assert.NotContains(t, said, "bad ")
+	}
+	n.url = server
+	assert.Contains(t, n.idem(0, "doctor"), "no pooler is seen")
+}
+
 // TestPrefix: operations under a prefix of their own are found by it.
 func TestPrefix(t *testing.T) {
 	url := "sqlite:" + filepath.Join(t.TempDir(), "idem.db")
