@@ -158,6 +158,20 @@ var inspections = []testCase{
 		},
 	},
 	{
+		name:  "what is no cursor is an error of its own",
+		why:   "a cursor comes back from outside: a list that begins elsewhere, or an error like that of a store that is away, misleads the operator",
+		needs: needInspect,
+		run: func(s *env) {
+			s.begin("k", standing())
+			for _, states := range [][]store.State{nil, {store.Running}} {
+				page, next, err := s.can.Inspect.List(s.Context(), store.Query{States: states}, "no cursor")
+				if !errors.Is(err, store.ErrCursor) || len(page) > 0 || next != "" {
+					s.Fatalf("List: %d records, %q, %v; want ErrCursor", len(page), next, err)
+				}
+			}
+		},
+	},
+	{
 		name:  "a list has what stands while others come and go",
 		why:   "a store does not stand still for an operator: a record for which the list asks throughout is in it",
 		needs: needInspect,
