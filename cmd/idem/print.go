@@ -98,18 +98,22 @@ func (p *printer) line(op operations.Operation) error {
 
 // more says that a list goes on, also to whom a program shows it.
 func (p *printer) more(n int, next string) {
-	fmt.Fprintf(p.errs, "… the first %d; -from %s goes on, -limit 0 shows all\n", n, next)
+	goesOn := "with -reveal there is a cursor for the rest"
+	if p.reveal { // it contains a stored key
+		goesOn = "-from " + next + " goes on"
+	}
+	fmt.Fprintf(p.errs, "… the first %d; -all shows all, and %s\n", n, goesOn)
 }
 
-func (p *printer) count(state string, n int, more bool) error {
+func (p *printer) count(c operations.Count) error {
 	if p.json {
-		return json.NewEncoder(p.out).Encode(map[string]any{"state": state, "count": n, "more": more})
+		return json.NewEncoder(p.out).Encode(map[string]any{"state": c.State.String(), "count": c.N, "more": c.More})
 	}
 	plus := ""
-	if more {
+	if c.More {
 		plus = "+"
 	}
-	_, err := fmt.Fprintf(p.out, "%-10s %d%s\n", state, n, plus)
+	_, err := fmt.Fprintf(p.out, "%-10v %d%s\n", c.State, c.N, plus)
 	return err
 }
 
