@@ -14,6 +14,7 @@ import (
 
 	"github.com/redis/rueidis"
 
+	"github.com/idem-go/idem/core/operations"
 	"github.com/idem-go/idem/core/store"
 	"github.com/idem-go/idem/core/store/sqlstore"
 )
@@ -38,9 +39,9 @@ func (c *command) doctor(ctx context.Context, p *printer, warnings func() []erro
 			_ = json.NewEncoder(p.out).Encode(finding{level, what, do})
 			return
 		}
-		fmt.Fprintf(p.out, "%-5s %s\n", level, printable(what))
+		fmt.Fprintf(p.out, "%-5s %s\n", level, operations.Printable(what))
 		if do != "" {
-			fmt.Fprintf(p.out, "      -> %s\n", printable(do))
+			fmt.Fprintf(p.out, "      -> %s\n", operations.Printable(do))
 		}
 	}
 	var err error

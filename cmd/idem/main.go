@@ -390,7 +390,7 @@ func (c *command) change(ctx context.Context, out io.Writer, op operations.Opera
 	if c.name == "settle" && c.status != 0 {
 		what = fmt.Sprintf("settle with %d and %d bytes, for %v,", c.status, len(content), c.retain)
 	}
-	fmt.Fprintf(out, "%s %s (%s, %v, attempt %d, operation %v)\n", what, op.Digest, printable(op.Route), op.State, op.Attempt, op.ID)
+	fmt.Fprintf(out, "%s %s (%s, %v, attempt %d, operation %v)\n", what, op.Digest, operations.Printable(op.Route), op.State, op.Attempt, op.ID)
 	if !c.yes {
 		return errNotYes
 	}
