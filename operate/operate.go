@@ -214,10 +214,8 @@ func (h *Handler) serveList(w http.ResponseWriter, r *http.Request) {
 	}
 	v := view{Title: "Operations", Query: r.PostForm, States: operations.States()}
 	if r.Method != http.MethodPost {
-		if v.Query = r.URL.Query(); v.Query.Has("user") || v.Query.Has("key") {
-			v.Message = "A user or a key is not in an address, which logs and browsers keep. Search by the form."
-			v.Query.Del("user")
-			v.Query.Del("key")
+		if v.Query = r.URL.Query(); v.Query.Has("user") || v.Query.Has("key") { // of somebody else's link
+			v.Message = "The address of this page has a user or a key, and logs keep addresses. Search by the form."
 		}
 	}
 	status := http.StatusOK
