@@ -118,6 +118,10 @@ type Query struct {
 
 // List returns operations, page by page, while the store goes on. An error ends the list.
 func (o *Operations) List(ctx context.Context, q Query) iter.Seq2[Operation, error] {
+	return o.list(ctx, q, false)
+}
+
+func (o *Operations) list(ctx context.Context, q Query, brief bool) iter.Seq2[Operation, error] {
 	return func(yield func(Operation, error) bool) {
 		phases := [][]store.State{q.States}
 		ordered := o.c.Store.Capabilities().ListsOldest
@@ -131,7 +135,7 @@ func (o *Operations) List(ctx context.Context, q Query) iter.Seq2[Operation, err
 		}
 		for left := cmp.Or(max(q.Limit, 0), -1); at.phase < len(phases); at = (cursor{phase: at.phase + 1}) {
 			for {
-				page, next, err := o.page(ctx, &q, phases[at.phase], at.page, left)
+				page, next, err := o.page(ctx, &q, phases[at.phase], at.page, left, brief)
 				if err != nil {
 					yield(Operation{}, err)
 					return
@@ -175,11 +179,11 @@ func (o *Operations) List(ctx context.Context, q Query) iter.Seq2[Operation, err
 }
 
 // page returns a page of operations that q asks for, and the store's cursor of the next one.
-func (o *Operations) page(ctx context.Context, q *Query, states []store.State, from string, left int) (page []Operation, next string, err error) {
+func (o *Operations) page(ctx context.Context, q *Query, states []store.State, from string, left int, brief bool) (page []Operation, next string, err error) {
 	if left < 0 {
 		left = 1000
 	}
-	ask := store.Query{Prefix: o.c.Prefix, Policy: q.Policy, States: states, Limit: left, Match: func(key string) bool {
+	ask := store.Query{Prefix: o.c.Prefix, Policy: q.Policy, States: states, Limit: left, Brief: brief, Match: func(key string) bool {
 		op, ok := o.parse(key)
 		return ok && (q.Route == "" || op.Route == q.Route) && (q.User == "" || op.isOf(q.User))
 	}}
@@ -289,7 +293,7 @@ func (o *Operations) Count(ctx context.Context) ([]Count, error) {
 		}
 	}
 	for _, q := range queries {
-		for op, err := range o.List(ctx, q) {
+		for op, err := range o.list(ctx, q, true) {
 			if err != nil {
 				return nil, err
 			}

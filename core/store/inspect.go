@@ -77,6 +77,8 @@ type Query struct {
 	Match func(key string) bool
 	// Limit is how many records a page has. Zero: 100. More than 1000 are 1000.
 	Limit int
+	// Brief says that only the Key and the State of the records are looked at: a store may leave the rest zero.
+	Brief bool
 }
 
 // Change is what an operator makes of a record.

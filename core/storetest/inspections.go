@@ -136,6 +136,14 @@ var inspections = []testCase{
 
 			everything := slices.Concat(want[store.Running], want[store.Abandoned], want[store.Done], want[store.Free])
 			s.lists(store.Query{}, everything)
+			for state, keys := range want {
+				s.lists(store.Query{States: []store.State{state}, Brief: true}, keys)
+			}
+			for _, r := range s.list(store.Query{Brief: true}) {
+				if !slices.Contains(want[r.State], r.Key) {
+					s.Fatalf("a brief List has %q, as %v", r.Key, r.State)
+				}
+			}
 			for _, limit := range []int{1, 7, n, 2000} {
 				s.lists(store.Query{Limit: limit}, everything)
 				s.lists(store.Query{Limit: limit, States: []store.State{store.Abandoned, store.Running}},

@@ -132,7 +132,14 @@ func (s inspector) scan(ctx context.Context, node rueidis.Client, q *store.Query
 		switch head, err := answer.ToString(); {
 		case err != nil && !isForeign(err):
 			return nil, 0, err
-		case err == nil && head != "" && (head[0] != 'D' || !notDone): // else it has gone, is not wanted, or somebody else's
+		case err != nil || head == "" || head[0] == 'D' && notDone: // it is somebody else's, has gone, or is not wanted
+		case q.Brief && head[0] == 'D':
+			if r, err := parseRecord(head, -1); err == nil {
+				if told := r.told(keys[i], 0); q.Wants(&told) {
+					page = append(page, told)
+				}
+			}
+		default:
 			wanted, heads = append(wanted, keys[i]), append(heads, head)
 		}
 	}
