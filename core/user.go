@@ -35,9 +35,9 @@ type User struct {
 // user_missing.
 var ErrNoUser = errors.New("idem: the request does not say who sends it")
 
-// NoUserUnder is the error of a user source, such as the adapters' UserFromContext, for requests in whose context nothing is under key. To
-// errors.Is it is [ErrNoUser]. The first refusal for an error of one call of NoUserUnder is told as a fault, which [LogEvents] logs as a warning: the
-// authentication may use another key. It is safe for concurrent use.
+// NoUserUnder is the error of a user source, such as the adapters' UserFromContext, for requests in whose context nothing is under key.
+// To errors.Is it is [ErrNoUser]. The first refusal for an error of one call of NoUserUnder is told as a fault, which [LogEvents] logs
+// as a warning: the authentication may use another key. It is safe for concurrent use.
 func NoUserUnder(key any) error { return &emptyKey{key: key} }
 
 type emptyKey struct {
@@ -46,7 +46,8 @@ type emptyKey struct {
 }
 
 func (e *emptyKey) Error() string {
-	return fmt.Sprintf("idem: the request does not say who sends it: nothing is in its context under the key %#v; the authentication goes outside the guard, and leaves the user under that key", e.key)
+	return fmt.Sprintf("idem: the request does not say who sends it: nothing is in its context under the key %#v; "+
+		"the authentication goes outside the guard, and leaves the user under that key", e.key)
 }
 
 func (e *emptyKey) Is(target error) bool { return target == ErrNoUser }

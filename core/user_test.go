@@ -80,15 +80,18 @@ func TestUserSources(t *testing.T) {
 		"a user named twice is not replaced by a guest")
 }
 
-// TestEmptyContextKey: where authentication leaves its user under another key than the policy names, each request is refused. A warning names the
-// key, once; what follows is logged as any request without a user.
+// TestEmptyContextKey: where authentication leaves its user under another key than the policy names, each request is refused. A warning
+// names the key, once; what follows is logged as any request without a user.
 func TestEmptyContextKey(t *testing.T) {
 	empty := core.NoUserUnder("usr")
 	native := core.UserFunc(func(*core.Request) (core.User, error) { return core.User{}, empty })
-	for name, source := range map[string]core.UserSource{"alone": native, "first": core.FirstUser(native, byUser), "last": core.FirstUser(byUser, core.FirstUser(native))} {
+	for name, source := range map[string]core.UserSource{
+		"alone": native, "first": core.FirstUser(native, byUser), "last": core.FirstUser(byUser, core.FirstUser(native)),
+	} {
 		empty = core.NoUserUnder("usr")
 		var log bytes.Buffer
-		g := core.MustNew(core.Config{User: source, Observe: core.LogEvents(slog.New(slog.NewTextHandler(&log, nil)), slog.LevelInfo)}).MustGuard(core.Policy{})
+		observe := core.LogEvents(slog.New(slog.NewTextHandler(&log, nil)), slog.LevelInfo)
+		g := core.MustNew(core.Config{User: source, Observe: observe}).MustGuard(core.Policy{})
 		for _, level := range []string{"WARN", "INFO", "INFO"} {
 			c := post("", nil)
 			c.header.Del("X-User")

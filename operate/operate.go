@@ -17,10 +17,11 @@
 // script. Other frameworks take it by their own wrappers: gin.WrapH, echo.WrapHandler, adaptor.HTTPHandler of Fiber.
 //
 // An action needs a reason. It is a POST that a browser sends from the page itself only ([http.CrossOriginProtection], see
-// [Options].TrustedOrigins), and it is guarded in this process: a double click does it once. It changes what the operator has seen, or nothing.
-// What the page itself does is no operation of the engine.
+// [Options].TrustedOrigins), and it is guarded in this process: a double click does it once. It changes what the operator has seen, or
+// nothing. What the page itself does is no operation of the engine.
 //
-// No address has a user or a key: searches for them are POSTs, and the cursor in the link to more operations is encrypted under a key of this process.
+// No address has a user or a key: searches for them are POSTs, and the cursor in the link to more operations is encrypted under a key of
+// this process.
 package operate
 
 import (
@@ -74,8 +75,8 @@ type Options struct {
 	// is shown as it is if it is text.
 	Format func(op operations.Operation, contentType string, body []byte) string
 
-	// TrustedOrigins are origins, such as "https://ops.example.com", whose forms are taken besides those of the requests' own Host. Behind a proxy
-	// that rewrites Host they name the page as browsers see it.
+	// TrustedOrigins are origins, such as "https://ops.example.com", whose forms are taken besides those of the requests' own Host. Behind
+	// a proxy that rewrites Host they name the page as browsers see it.
 	TrustedOrigins []string
 }
 
@@ -223,7 +224,8 @@ func (h *Handler) serveList(w http.ResponseWriter, r *http.Request) {
 	if v.Query.Has("from") {
 		var ok bool
 		if from, ok = h.openCursor(v.Query); !ok {
-			status, v.Message = http.StatusBadRequest, "The list begins anew: where it should go on is known only to the process that has shown its beginning, and to that until it ends."
+			status = http.StatusBadRequest
+			v.Message = "The list begins anew: only the process that has shown its beginning knows where it goes on, and only until it ends."
 		}
 		v.Query.Del("from")
 	}
@@ -284,18 +286,21 @@ func (h *Handler) serveList(w http.ResponseWriter, r *http.Request) {
 	h.render(w, status, "list", &v)
 }
 
-// withCursor returns what of a search may be in an address, with an encrypted cursor, which has the user, too. It is good for this search only.
+// withCursor returns what of a search may be in an address, with an encrypted cursor, which has the user, too. It is good for this search
+// only.
 func (h *Handler) withCursor(search url.Values, next string) url.Values {
 	address := maps.Clone(search)
 	for _, name := range []string{"find", "user", "key"} {
 		address.Del(name)
 	}
 	private := url.Values{"user": {search.Get("user")}, "next": {next}}
-	address.Set("from", base64.RawURLEncoding.EncodeToString(h.cursors.Seal(nil, nil, []byte(private.Encode()), []byte(address.Encode()))))
+	sealed := h.cursors.Seal(nil, nil, []byte(private.Encode()), []byte(address.Encode()))
+	address.Set("from", base64.RawURLEncoding.EncodeToString(sealed))
 	return address
 }
 
-// openCursor returns the cursor of an address, and puts its user into the search. It is false for one that this process has not made for the search.
+// openCursor returns the cursor of an address, and puts its user into the search. It is false for one that this process has not made for
+// the search.
 func (h *Handler) openCursor(search url.Values) (next string, ok bool) {
 	address := maps.Clone(search)
 	address.Del("from")
@@ -423,7 +428,8 @@ func (h *Handler) failOrigin(w http.ResponseWriter, r *http.Request) {
 	message := "Nothing was changed: the browser says that the form is from another site than this page."
 	if origin := r.Header.Get("Origin"); origin != "" {
 		message = "Nothing was changed: the browser says that the form is from “" + origin + "”, and the page is asked for as “" + r.Host +
-			"”. If you see the page at the first, a proxy in front of it rewrites Host: it must leave Host as it is, or operate.Options.TrustedOrigins must have “" + origin + "”."
+			"”. If you see the page at the first, a proxy in front of it rewrites Host: " +
+			"it must leave Host as it is, or operate.Options.TrustedOrigins must have “" + origin + "”."
 	}
 	h.fail(w, http.StatusForbidden, message)
 }

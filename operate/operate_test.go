@@ -272,9 +272,8 @@ func TestBehindAProxy(t *testing.T) {
 			assert.Equal(t, http.StatusForbidden, s.status)
 		}
 	}
-	_, err := operate.New(core.MustNew(core.Config{}), operate.Options{TrustedOrigins: []string{"ops.example"}, Authorize: func(*http.Request) (operate.Actor, operate.Access, error) {
-		return "", operate.None, nil
-	}})
+	nobody := func(*http.Request) (operate.Actor, operate.Access, error) { return "", operate.None, nil }
+	_, err := operate.New(core.MustNew(core.Config{}), operate.Options{TrustedOrigins: []string{"ops.example"}, Authorize: nobody})
 	assert.ErrorContains(t, err, "operate: Options.TrustedOrigins: ")
 }
 

@@ -316,8 +316,8 @@ func doctorClock(ctx context.Context, db *sql.DB, dialect sqlstore.Dialect, say 
 	return nil
 }
 
-// doctorPooler looks for a pooler that gives each transaction another connection to the server: two of its clients that are connected at the same
-// time meet on one backend, or one of them is on several. It returns the URL by which the rest can be asked behind such a pooler.
+// doctorPooler looks for a pooler that gives each transaction another connection to the server: two clients that are connected at the
+// same time meet on one backend, or one of them is on several. It returns the URL by which the rest can be asked behind such a pooler.
 func doctorPooler(ctx context.Context, url string, say func(level, what, do string)) (string, error) {
 	named := pooled.MatchString(url)
 	mended := url
@@ -353,7 +353,7 @@ func doctorPooler(ctx context.Context, url string, say func(level, what, do stri
 	}
 	switch shared = shared || len(clients) > len(conns); {
 	case shared && !named:
-		say("bad", "a pooler shares connections between transactions, and the URL does not say so: statements of one client meet with those of another",
+		say("bad", "a pooler shares connections between transactions, and the URL does not say so: prepared statements of two clients meet",
 			"add pooler=transaction to the URL, here and in the service, and leave Config.Prepared out")
 		return mended, nil
 	case shared:

@@ -13,7 +13,8 @@
 //	doctor                                  say what is wrong with the store, and what to do
 //	help, version                           this text; the version of the command
 //
-// A list has 100 operations at most without -limit or -all. With -reveal it ends with a cursor, from which -from goes on; it contains a stored key.
+// A list has 100 operations at most without -limit or -all. With -reveal it ends with a cursor, from which -from goes on; the cursor
+// contains a stored key.
 //
 // An operation is named by the digest of its key, as in logs, or by its id. Users are in clear; they are found plain, hashed and
 // marked, and shown as digests without -reveal.
@@ -390,7 +391,8 @@ func (c *command) change(ctx context.Context, out io.Writer, op operations.Opera
 	if c.name == "settle" && c.status != 0 {
 		what = fmt.Sprintf("settle with %d and %d bytes, for %v,", c.status, len(content), c.retain)
 	}
-	fmt.Fprintf(out, "%s %s (%s, %v, attempt %d, operation %v)\n", what, op.Digest, operations.Printable(op.Route), op.State, op.Attempt, op.ID)
+	route := operations.Printable(op.Route)
+	fmt.Fprintf(out, "%s %s (%s, %v, attempt %d, operation %v)\n", what, op.Digest, route, op.State, op.Attempt, op.ID)
 	if !c.yes {
 		return errNotYes
 	}

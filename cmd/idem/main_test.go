@@ -388,7 +388,8 @@ func TestUsage(t *testing.T) {
 	out.Reset()
 	assert.Equal(t, 0, run(t.Context(), []string{"version"}, &out, &errs))
 	assert.Regexp(t, `^idem \S+ \(go1\S*.*\)\n$`, out.String())
-	for _, away := range []string{"redis://127.0.0.1:1", "postgres://127.0.0.1:1/d", "mysql://127.0.0.1:1/d", "sqlite:" + empty + "x", "sqlite:" + empty} {
+	for _, away := range []string{"redis://127.0.0.1:1", "postgres://127.0.0.1:1/d", "mysql://127.0.0.1:1/d",
+		"sqlite:" + empty + "x", "sqlite:" + empty} {
 		assert.Equal(t, 1, run(t.Context(), []string{"-store", away, "list"}, &out, &errs), away)
 	}
 }

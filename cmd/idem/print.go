@@ -89,8 +89,8 @@ func (p *printer) line(op operations.Operation) error {
 		p.started = true
 		fmt.Fprintf(p.out, columns, "DIGEST", "STATE", "ATTEMPT", "AGE", "REMAINING", "BYTES", "POLICY", "ROUTE", "USER", "REMARK")
 	}
-	_, err := fmt.Fprintf(p.out, columns, o.Digest, o.State, fmt.Sprint(o.Attempt), op.Age(), operations.Span(op.Remaining), fmt.Sprint(o.Bytes), operations.Printable(o.Policy), operations.Printable(o.Route),
-		operations.Printable(o.User), operations.Printable(o.Remark))
+	_, err := fmt.Fprintf(p.out, columns, o.Digest, o.State, fmt.Sprint(o.Attempt), op.Age(), operations.Span(op.Remaining),
+		fmt.Sprint(o.Bytes), operations.Printable(o.Policy), operations.Printable(o.Route), operations.Printable(o.User), operations.Printable(o.Remark))
 	return err
 }
 

@@ -111,8 +111,8 @@ type Query struct {
 	// Limit is how many are returned at most. Zero: no limit.
 	Limit int
 	// From is the Next of the operation that was last in an earlier list with the same query: the list goes on behind it,
-	// today or tomorrow. Empty: it begins. For text that is no such cursor the error is [store.ErrCursor]. A store without an order (Redis) has
-	// its records in pages of its own: a caller that breaks off before Limit gets the latest page once more.
+	// today or tomorrow. Empty: it begins. For text that is no such cursor the error is [store.ErrCursor]. A store without an order
+	// (Redis) has its records in pages of its own: a caller that breaks off before Limit gets the latest page once more.
 	From string
 }
 
@@ -278,8 +278,8 @@ type Count struct {
 // counted is how far operations are counted where each state is looked for by itself.
 const counted = 1000
 
-// Count counts the operations of each of [States], in that order. If [Operations.Counts], it counts up to 1,000 of each; else it goes through all of
-// them, once.
+// Count counts the operations of each of [States], in that order. If [Operations.Counts], it counts up to 1,000 of each; else it goes
+// through all of them, once.
 func (o *Operations) Count(ctx context.Context) ([]Count, error) {
 	counts := make([]Count, len(States()))
 	for i, state := range States() {
@@ -329,7 +329,8 @@ func (o *Operations) Release(ctx context.Context, op Operation, by By) error {
 }
 
 // Settle finishes an abandoned or free operation with an answer that every duplicate gets, for so long as retention says. Its status
-// must be a final one, from 200 to 999, and its header and body such as can be sent: no line breaks in a field, no body with 204, 205 and 304. A task has no response: settle it with SettleTask. The record of a token is kept for no less
+// must be a final one, from 200 to 999, and its header and body such as can be sent: no line breaks in a field, no body with 204, 205
+// and 304. A task has no response: settle it with SettleTask. The record of a token is kept for no less
 // than it would have been, so that the token can't be used once more.
 func (o *Operations) Settle(ctx context.Context, op Operation, answer *adapter.Response, retention time.Duration, by By) error {
 	var fault error

@@ -60,8 +60,8 @@ func Span(d time.Duration) string {
 	return "0 s"
 }
 
-// Printable is text with U+FFFD for what a terminal would act on, or what would change how the rest is read, such as U+202E: all but letters,
-// marks, numbers, punctuation, symbols, blanks, and what is allowed.
+// Printable is text with U+FFFD for what a terminal would act on, or what would change how the rest is read, such as U+202E: all but
+// letters, marks, numbers, punctuation, symbols, blanks, and what is allowed.
 func Printable(text string, allowed ...rune) string {
 	return strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) && !slices.Contains(allowed, r) {

@@ -604,7 +604,8 @@ func (p *tab) fitsSmallPhone() {
 }
 
 // wide is true if each digest of the list is on one line, and nothing is beyond the window.
-const wide = `document.scrollingElement.scrollWidth <= innerWidth && [...document.querySelectorAll("a.digest")].every(a => a.getClientRects().length == 1)`
+const wide = `document.scrollingElement.scrollWidth <= innerWidth &&
+	[...document.querySelectorAll("a.digest")].every(a => a.getClientRects().length == 1)`
 
 // charge sends a charge as a program does, and returns the status. The first one does not know whether it has charged.
 func (p *tab) charge(fields ...string) int {

@@ -51,8 +51,8 @@ func (r *record) told(key string, size int) store.Record {
 // headMax is the greatest length of a record before its result.
 const headMax = len("R01;64;") + 2*maxDecimal + len(store.Owner{}) + maxFingerprint + aboutHead + 4*256
 
-// List implements store.Inspector. The cursor is the address of a master, SCAN's cursor there, and its next COUNT: the fewer records of a page were
-// wanted, the more keys are looked at for the next one.
+// List implements store.Inspector. The cursor is the address of a master, SCAN's cursor there, and its next COUNT: the fewer records of
+// a page were wanted, the more keys are looked at for the next one.
 func (s inspector) List(ctx context.Context, q store.Query, cursor string) (page []store.Record, next string, err error) {
 	addr, number, count := "", uint64(0), q.Size()
 	if cursor != "" {
@@ -110,7 +110,8 @@ var globEscaper = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`
 const maxCount = 1000
 
 // scan returns what one SCAN of a node finds, and its next cursor.
-func (s inspector) scan(ctx context.Context, node rueidis.Client, q *store.Query, cursor uint64, count int) (page []store.Record, next uint64, err error) {
+func (s inspector) scan(ctx context.Context, node rueidis.Client, q *store.Query, cursor uint64, count int) (
+	page []store.Record, next uint64, err error) {
 	b := node.B()
 	notDone := len(q.States) > 0 && !slices.Contains(q.States, store.Done)
 	found, err := node.Do(ctx, b.Scan().Cursor(cursor).Match(globEscaper.Replace(q.Prefix)+"*").Count(int64(count)).Build()).AsScanEntry()
