@@ -8,16 +8,21 @@ import (
 	"github.com/idem-go/idem/core/adapter"
 )
 
-// UserFrom takes the user from what value finds in the framework's own context, see
+// UserFrom takes the user from what value finds under key in the framework's own context, see
 // [UserFromValue]. framework is the framework's name, for the error of a request that comes from
-// another one.
-func UserFrom[C any](framework string, value func(C) any) core.UserSource {
+// another one. If value finds nil, the error is that of [core.NoUserUnder].
+func UserFrom[C any](framework string, key any, value func(C) any) core.UserSource {
+	empty := core.NoUserUnder(key)
 	return core.UserFunc(func(r *adapter.Request) (core.User, error) {
 		c, ok := r.Native.(C)
 		if !ok {
 			return core.User{}, fmt.Errorf("idem: the user is looked for in a request of %s, but this one, a %T, does not come from %[1]s", framework, r.Native)
 		}
-		return UserFromValue(value(c))
+		u, err := UserFromValue(value(c))
+		if err == core.ErrNoUser {
+			err = empty
+		}
+		return u, err
 	})
 }
 

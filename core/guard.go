@@ -110,6 +110,16 @@ func (g *Guard) compile(f *faults) (*Guard, error) {
 	if err := f.err(); err != nil {
 		return nil, err
 	}
+	switch { // the others require a name
+	case p.Key.kind == keyHeader:
+		setDefault(&p.Name, "client-key")
+	case p.Key.inBody:
+		setDefault(&p.Name, "body-key")
+	case p.Key.kind == keyFunc:
+		setDefault(&p.Name, "func")
+	default:
+		setDefault(&p.Name, "params")
+	}
 	g.name = store.Note(p.Name)
 	g.refuses = g.engine.refuse
 	if own, general := p.Refuse, g.engine.refuse; own != nil {

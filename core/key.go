@@ -131,7 +131,7 @@ func (f *httpOperation) derive(readBody func() ([]byte, *Refusal, error)) identi
 	}
 	user, err := g.findUser(r)
 	if err != nil || user.ID == "" && !user.Shared {
-		return identity{refusal: refusalUserMissing, cause: err}
+		return identity{refusal: refusalUserMissing, cause: tellOnce(err)}
 	}
 	if g.policy.Key.kind == keyToken {
 		return f.deriveFromToken(user, readBody)

@@ -15,8 +15,9 @@ import (
 // A Policy is a plain value: copy it, change fields, and compile it with [Engine.Guard]. A setting that has no effect in
 // its policy is a fault. What is not HTTP has a [TaskPolicy].
 type Policy struct {
-	// Name appears in events and error messages. [Token] requires it: there it is the purpose of the tokens. So does [SignedEvent]: all
-	// guards of one name have the same events.
+	// Name appears in logs, metrics, records and error messages. [Token] requires it: there it is the purpose of the tokens. So does
+	// [SignedEvent]: all guards of one name have the same events. For other keys it is no part of the key, and empty means params,
+	// client-key ([Header]), body-key ([BodyKey]) or func ([Func], [CallerEvent]).
 	Name string
 
 	// Key is where the identity of an operation comes from, and which parameters count. Zero: [Params].

@@ -19,7 +19,7 @@ import (
 // blocks the operation for as long.
 func DoubleClick() Policy {
 	const window = 45 * time.Second
-	return Policy{Duplicate: Reject(""), Record: Record{
+	return Policy{Name: "double-click", Duplicate: Reject(""), Record: Record{
 		Lease: window, Retention: window, RetainFromStart: true, OnSuccess: Keep, OnFailure: Keep,
 	}}
 }
@@ -35,7 +35,7 @@ func NoRepeatSubmit(interval time.Duration, message string) Policy {
 	if message == "" {
 		message = "Please do not submit twice."
 	}
-	return Policy{Duplicate: Reject(message), Failed: FailedByCode("code"), Record: Record{
+	return Policy{Name: "no-repeat-submit", Duplicate: Reject(message), Failed: FailedByCode("code"), Record: Record{
 		Retention: interval, RetainFromStart: true, OnSuccess: Keep, OnFailure: Release,
 	}}
 }
@@ -44,14 +44,14 @@ func NoRepeatSubmit(interval time.Duration, message string) Policy {
 // answer. A duplicate is rejected while the operation runs, and for 20 seconds from the end of the run.
 // After a failure the form may be submitted again at once.
 func ResubmitWindow() Policy {
-	return Policy{Duplicate: Reject(""), Record: Record{Retention: 20 * time.Second}}
+	return Policy{Name: "resubmit-window", Duplicate: Reject(""), Record: Record{Retention: 20 * time.Second}}
 }
 
 // Exclusive is for operations that may run many times, but only one at a time, such as a report. A
 // duplicate is rejected while the operation runs. Nothing is kept. After a crash the operation is
 // blocked until the lease passes.
 func Exclusive() Policy {
-	return Policy{Duplicate: Reject(""), Record: Record{OnSuccess: Release, OnFailure: Release}}
+	return Policy{Name: "exclusive", Duplicate: Reject(""), Record: Record{OnSuccess: Release, OnFailure: Release}}
 }
 
 // ClientKey is for payments and public APIs. The client sends an Idempotency-Key with each operation, and

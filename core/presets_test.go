@@ -7,9 +7,11 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idem/core"
 	"github.com/idem-go/idem/core/adapter"
+	"github.com/idem-go/idem/core/store/memstore"
 )
 
 func TestFailedByCode(t *testing.T) {
@@ -131,5 +133,36 @@ func TestPresetsCompile(t *testing.T) {
 		}
 		p.Key = core.Header(core.Optional)
 		assert.NotPanics(t, func() { e.MustGuard(p) }, "%+v", p)
+	}
+}
+
+// TestDefaultNames: logs, metrics and records of a policy that nobody has named say what kind it is.
+func TestDefaultNames(t *testing.T) {
+	var events []core.Event
+	records, err := memstore.New(memstore.Config{})
+	require.NoError(t, err)
+	e := core.MustNew(core.Config{Store: records, User: core.UserFromHeader("X-User"),
+		Observe: func(_ context.Context, ev core.Event) { events = append(events, ev) }})
+	ops, err := e.Operations()
+	require.NoError(t, err)
+	for want, p := range map[string]core.Policy{
+		"params": {}, "client-key": core.ClientKey(), "double-click": core.DoubleClick(), "no-repeat-submit": core.NoRepeatSubmit(0, ""),
+		"resubmit-window": core.ResubmitWindow(), "exclusive": core.Exclusive(), "body-key": {Key: core.BodyKey("key")},
+		"func": {Key: core.Func(func(*core.Request) (string, error) { return "k", nil })},
+		"mine": {Name: "mine"},
+	} {
+		events = nil
+		c := post(`{"key":"k"}`, nil).withKey("k").doing(func(ctx context.Context) adapter.Capture {
+			op, err := ops.Lookup(ctx, core.RunFrom(ctx).ID().String())
+			assert.NoError(t, err, want)
+			assert.Equal(t, want, op.Policy)
+			return answer(201, "{}")
+		})
+		c.route = "/" + want
+		serve(t, e.MustGuard(p), c)
+		assert.Equal(t, 1, c.ran, want)
+		for _, ev := range events {
+			assert.Equal(t, want, ev.Policy)
+		}
 	}
 }

@@ -4,12 +4,14 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 )
 
 // User is the sender of a request, as a part of keys.
@@ -32,6 +34,31 @@ type User struct {
 // ErrNoUser is what a user source returns for a request that does not name its user. The request gets 400
 // user_missing.
 var ErrNoUser = errors.New("idem: the request does not say who sends it")
+
+// NoUserUnder is the error of a user source, such as the adapters' UserFromContext, for requests in whose context nothing is under key.
+// To errors.Is it is [ErrNoUser]. The first refusal for an error of one call of NoUserUnder is told as a fault, which [LogEvents] logs
+// as a warning: the authentication may use another key. It is safe for concurrent use.
+func NoUserUnder(key any) error { return &emptyKey{key: key} }
+
+type emptyKey struct {
+	key  any
+	told atomic.Bool
+}
+
+func (e *emptyKey) Error() string {
+	return fmt.Sprintf("idem: the request does not say who sends it: nothing is in its context under the key %#v; "+
+		"the authentication goes outside the guard, and leaves the user under that key", e.key)
+}
+
+func (e *emptyKey) Is(target error) bool { return target == ErrNoUser }
+
+// tellOnce makes the first error of an emptyKey one that is not [ErrNoUser].
+func tellOnce(err error) error {
+	if e, ok := errors.AsType[*emptyKey](err); ok && e.told.CompareAndSwap(false, true) {
+		return errors.New(e.Error())
+	}
+	return err
+}
 
 var errUserTwice = errors.New("idem: the header field that names the user was sent twice")
 
@@ -150,9 +177,13 @@ func FirstUser(sources ...UserSource) UserSource {
 		}
 	}
 	first := func(r *Request, ask func(UserSource, *Request) (User, error)) (User, error) {
+		none := ErrNoUser
 		for i, s := range sources {
 			u, err := ask(s, r)
 			if errors.Is(err, ErrNoUser) || err == nil && u.ID == "" && !u.Shared {
+				if none == ErrNoUser && err != nil {
+					none = err
+				}
 				continue
 			}
 			switch {
@@ -163,7 +194,7 @@ func FirstUser(sources ...UserSource) UserSource {
 			}
 			return u, err
 		}
-		return User{}, ErrNoUser
+		return User{}, none
 	}
 	return UserSource{
 		find:   func(r *Request) (User, error) { return first(r, UserSource.ask) },

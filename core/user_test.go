@@ -1,7 +1,9 @@
 package core_test
 
 import (
+	"bytes"
 	"errors"
+	"log/slog"
 	"net/http"
 	"strings"
 	"testing"
@@ -76,6 +78,33 @@ func TestUserSources(t *testing.T) {
 	c.header["X-User"] = []string{"alice", "bob"}
 	assert.Equal(t, "user_missing", userPart(t, core.FirstUser(byUser, core.UserFromRemoteAddr()), c),
 		"a user named twice is not replaced by a guest")
+}
+
+// TestEmptyContextKey: where authentication leaves its user under another key than the policy names, each request is refused. A warning
+// names the key, once; what follows is logged as any request without a user.
+func TestEmptyContextKey(t *testing.T) {
+	empty := core.NoUserUnder("usr")
+	native := core.UserFunc(func(*core.Request) (core.User, error) { return core.User{}, empty })
+	for name, source := range map[string]core.UserSource{
+		"alone": native, "first": core.FirstUser(native, byUser), "last": core.FirstUser(byUser, core.FirstUser(native)),
+	} {
+		empty = core.NoUserUnder("usr")
+		var log bytes.Buffer
+		observe := core.LogEvents(slog.New(slog.NewTextHandler(&log, nil)), slog.LevelInfo)
+		g := core.MustNew(core.Config{User: source, Observe: observe}).MustGuard(core.Policy{})
+		for _, level := range []string{"WARN", "INFO", "INFO"} {
+			c := post("", nil)
+			c.header.Del("X-User")
+			assert.Equal(t, "user_missing", serve(t, g, c).code(), name)
+			assert.Contains(t, log.String(), "level="+level, name)
+			assert.Contains(t, log.String(), `under the key \"usr\"`)
+			log.Reset()
+		}
+		if name != "alone" {
+			assert.Equal(t, 201, serve(t, g, post("", nil)).response.Status, "it is found elsewhere")
+		}
+	}
+	assert.ErrorIs(t, empty, core.ErrNoUser)
 }
 
 func TestUsersFromDifferentSourcesAreNeverOne(t *testing.T) {

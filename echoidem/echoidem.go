@@ -38,7 +38,7 @@ func Replayed(c echo.Context) bool { return adapterkit.Replayed(c.Response()) }
 // UserFromContext takes the user from the value that authentication middleware has set
 // with c.Set(key, value), see [adapterkit.UserFromValue].
 func UserFromContext(key string) core.UserSource {
-	return adapterkit.UserFrom("Echo", func(c echo.Context) any { return c.Get(key) })
+	return adapterkit.UserFrom("Echo", key, func(c echo.Context) any { return c.Get(key) })
 }
 
 // Finish returns middleware that completes the runs whose response is made by a middleware between it

@@ -239,7 +239,8 @@ func theOperatorReleases(c *client) {
 	require.Equal(c.t, 401, page("", "").status)
 	require.Equal(c.t, 401, page("", "Basic "+base64.StdEncoding.EncodeToString([]byte("ana:wrong"))).status)
 	require.Contains(c.t, page("style.css", login).header.Get("Content-Type"), "text/css")
-	found := page("?user=ann&route=POST+/charges&key=lost", login)
+	found := c.send("/admin/idempotency/", "user=ann&route=POST+/charges&key=lost",
+		"Content-Type", "application/x-www-form-urlencoded", "Sec-Fetch-Site", "same-origin", "Authorization", login)
 	require.Equal(c.t, 303, found.status, "%s", found.body)
 	seen := page(found.header.Get("Location"), login)
 	require.Contains(c.t, string(seen.body), "Abandoned", "%d", seen.status)

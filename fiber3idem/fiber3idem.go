@@ -42,7 +42,7 @@ func Replayed(c fiber.Ctx) bool { return fasthttpkit.Replayed(c.RequestCtx()) }
 // left it; see [adapterkit.UserFromValue] for the types. What Fiber's own middleware leaves has a key that is not exported: take
 // it with basicauth.UsernameFromContext, say, in a [core.UserFunc] whose request's Native is the fiber.Ctx.
 func UserFromLocals(key any) core.UserSource {
-	return adapterkit.UserFrom("Fiber v3", func(c fiber.Ctx) any { return c.Locals(key) })
+	return adapterkit.UserFrom("Fiber v3", key, func(c fiber.Ctx) any { return c.Locals(key) })
 }
 
 // Finish returns a middleware for apps in which something further out than the guard

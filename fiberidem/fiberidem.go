@@ -38,7 +38,7 @@ func Replayed(c *fiber.Ctx) bool { return fasthttpkit.Replayed(c.Context()) }
 // UserFromLocals takes the user from c.Locals(key), where authentication middleware has
 // left it; see [adapterkit.UserFromValue] for the types.
 func UserFromLocals(key any) core.UserSource {
-	return adapterkit.UserFrom("Fiber", func(c *fiber.Ctx) any { return c.Locals(key) })
+	return adapterkit.UserFrom("Fiber", key, func(c *fiber.Ctx) any { return c.Locals(key) })
 }
 
 // Finish returns a middleware for apps in which something further out than the guard

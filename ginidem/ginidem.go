@@ -33,7 +33,7 @@ func Replayed(c *gin.Context) bool { return adapterkit.Replayed(c.Writer) }
 // UserFromContext takes the user from the value that authentication middleware has set
 // with c.Set(key, value), see [adapterkit.UserFromValue].
 func UserFromContext(key any) core.UserSource {
-	return adapterkit.UserFrom("Gin", func(c *gin.Context) any {
+	return adapterkit.UserFrom("Gin", key, func(c *gin.Context) any {
 		v, _ := c.Get(key)
 		return v
 	})

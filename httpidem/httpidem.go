@@ -67,7 +67,7 @@ func Replayed(w http.ResponseWriter) bool { return adapterkit.Replayed(w) }
 // UserFromContext takes the user from the value that authentication middleware has put
 // into the request's context under key, see [adapterkit.UserFromValue].
 func UserFromContext(key any) core.UserSource {
-	return adapterkit.UserFrom("net/http", func(r *http.Request) any { return r.Context().Value(key) })
+	return adapterkit.UserFrom("net/http", key, func(r *http.Request) any { return r.Context().Value(key) })
 }
 
 // Finish returns middleware that counts how much of a request's body is read before the guards and

@@ -16,15 +16,24 @@
 // It is an [http.Handler], and can be mounted under any path: all links are relative. It loads nothing from elsewhere, and runs no
 // script. Other frameworks take it by their own wrappers: gin.WrapH, echo.WrapHandler, adaptor.HTTPHandler of Fiber.
 //
-// An action needs a reason. It is a POST that a browser sends from the page itself only ([http.CrossOriginProtection]), and it
-// is guarded by the engine: who clicks twice does it once. It changes what the operator has seen, or nothing.
+// An action needs a reason. It is a POST that a browser sends from the page itself only ([http.CrossOriginProtection], see
+// [Options].TrustedOrigins), and it is guarded in this process: a double click does it once. It changes what the operator has seen, or
+// nothing. What the page itself does is no operation of the engine.
+//
+// No address has a user or a key: searches for them are POSTs, and the cursor in the link to more operations is encrypted under a key of
+// this process.
 package operate
 
 import (
 	"bytes"
 	"cmp"
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/rand"
 	"embed"
+	"encoding/base64"
 	"errors"
+	"fmt"
 	"html/template"
 	"io/fs"
 	"maps"
@@ -65,17 +74,22 @@ type Options struct {
 	// Format makes a stored body readable for the page: it may decode, indent, or leave out what nobody should see. Nil: the body
 	// is shown as it is if it is text.
 	Format func(op operations.Operation, contentType string, body []byte) string
+
+	// TrustedOrigins are origins, such as "https://ops.example.com", whose forms are taken besides those of the requests' own Host. Behind
+	// a proxy that rewrites Host they name the page as browsers see it.
+	TrustedOrigins []string
 }
 
 // Handler is the page. It is safe for concurrent use.
 type Handler struct {
-	engine  *core.Engine
-	ops     *operations.Operations
-	options Options
-	act     http.Handler
+	ops        *operations.Operations
+	options    Options
+	protection *http.CrossOriginProtection
+	act        http.Handler
+	cursors    cipher.AEAD
 }
 
-// New returns the page of an engine. The error is [operations.ErrNoInspector], or for options without Authorize.
+// New returns the page of an engine. The error is [operations.ErrNoInspector], or for options without Authorize or with a malformed origin.
 func New(engine *core.Engine, o Options) (*Handler, error) {
 	if o.Authorize == nil {
 		return nil, errors.New("operate: Options.Authorize is nil: nobody may see the page")
@@ -84,13 +98,28 @@ func New(engine *core.Engine, o Options) (*Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	guard, err := engine.Guard(core.Policy{Name: "operate", User: core.UserFromHeader(actorHeader)})
+	h := &Handler{ops: ops, options: o, protection: http.NewCrossOriginProtection()}
+	for _, origin := range o.TrustedOrigins {
+		if err := h.protection.AddTrustedOrigin(origin); err != nil {
+			return nil, fmt.Errorf("operate: Options.TrustedOrigins: %w", err)
+		}
+	}
+	own, err := core.New(core.Config{}) // what the page does is none of the service's operations
 	if err != nil {
 		return nil, err
 	}
-	h := &Handler{engine: engine, ops: ops, options: o}
-	h.act = http.NewCrossOriginProtection().Handler(httpidem.New(guard)(http.HandlerFunc(h.serveAct)))
-	return h, nil
+	guard, err := own.Guard(core.Policy{Name: "operate", User: core.UserFromHeader(actorHeader)})
+	if err != nil {
+		return nil, err
+	}
+	h.act = httpidem.New(guard)(http.HandlerFunc(h.serveAct))
+	key := make([]byte, 32)
+	_, _ = rand.Read(key) // which never fails
+	block, err := aes.NewCipher(key)
+	if err == nil {
+		h.cursors, err = cipher.NewGCMWithRandomNonce(block)
+	}
+	return h, err
 }
 
 // actorHeader is set by the page itself, in place of what a client sends.
@@ -100,7 +129,7 @@ const actorHeader = "Idem-Operator"
 var files embed.FS
 
 var pages = template.Must(template.New("").Funcs(template.FuncMap{
-	"span": operations.Span, "number": number,
+	"span": operations.Span, "number": number, "text": func(s string) string { return operations.Printable(s) },
 }).ParseFS(files, "page.html"))
 
 // ServeHTTP implements [http.Handler].
@@ -120,10 +149,14 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.fail(w, http.StatusUnauthorized, "Log in to see this page.")
 		return
 	}
+	if h.protection.Check(r) != nil {
+		h.failOrigin(w, r)
+		return
+	}
 	read := r.Method == http.MethodGet || r.Method == http.MethodHead
 	sent, _, _ := strings.Cut(r.RequestURI, "?") // with what a mount has cut off
 	switch name := path.Base(sent); {
-	case strings.HasSuffix(sent, "/") && read:
+	case strings.HasSuffix(sent, "/") && (read || r.Method == http.MethodPost):
 		h.serveList(w, r)
 	case name == "operation" && read:
 		h.serveOperation(w, r, access)
@@ -175,7 +208,27 @@ type count struct {
 const pageSize = 50
 
 func (h *Handler) serveList(w http.ResponseWriter, r *http.Request) {
-	v := view{Title: "Operations", Query: r.URL.Query(), States: operations.States()}
+	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
+	if err := r.ParseForm(); err != nil {
+		h.fail(w, http.StatusBadRequest, "The form could not be read.")
+		return
+	}
+	v := view{Title: "Operations", Query: r.PostForm, States: operations.States()}
+	if r.Method != http.MethodPost {
+		if v.Query = r.URL.Query(); v.Query.Has("user") || v.Query.Has("key") { // of somebody else's link
+			v.Message = "The address of this page has a user or a key, and logs keep addresses. Search by the form."
+		}
+	}
+	status := http.StatusOK
+	from := ""
+	if v.Query.Has("from") {
+		var ok bool
+		if from, ok = h.openCursor(v.Query); !ok {
+			status = http.StatusBadRequest
+			v.Message = "The list begins anew: only the process that has shown its beginning knows where it goes on, and only until it ends."
+		}
+		v.Query.Del("from")
+	}
 	get := func(name string) string { return strings.TrimSpace(v.Query.Get(name)) }
 	if text := get("find"); text != "" {
 		op, err := h.ops.Lookup(r.Context(), text)
@@ -185,7 +238,7 @@ func (h *Handler) serveList(w http.ResponseWriter, r *http.Request) {
 		}
 		v.Message = sentence(err)
 	}
-	q := operations.Query{User: get("user"), Route: get("route"), Policy: get("policy"), From: get("from"), Limit: pageSize}
+	q := operations.Query{User: get("user"), Route: get("route"), Policy: get("policy"), From: from, Limit: pageSize}
 	if state, _ := store.ParseState(get("state")); slices.Contains(v.States, state) {
 		q.States = []store.State{state}
 	}
@@ -212,28 +265,58 @@ func (h *Handler) serveList(w http.ResponseWriter, r *http.Request) {
 		v.Operations = append(v.Operations, op)
 	}
 	if n := len(v.Operations); n >= pageSize && v.Operations[n-1].Next != "" {
-		next := maps.Clone(v.Query)
-		next.Set("from", v.Operations[n-1].Next)
-		v.Next = "?" + next.Encode()
+		v.Next = "?" + h.withCursor(v.Query, v.Operations[n-1].Next).Encode()
 	}
 	if h.ops.Counts() {
-		for _, state := range v.States {
-			n, more, err := h.ops.Count(r.Context(), state)
-			text := number(uint64(n))
-			switch {
-			case err != nil:
-				text = "?"
-			case more:
-				text += "+"
+		counts, err := h.ops.Count(r.Context())
+		for i, state := range v.States {
+			text := "?"
+			if err == nil {
+				text = number(uint64(counts[i].N))
+				if counts[i].More {
+					text += "+"
+				}
 			}
 			v.Counts = append(v.Counts, count{state, text})
 		}
 	}
-	status := http.StatusOK
 	if v.Broken {
 		status = http.StatusServiceUnavailable
 	}
 	h.render(w, status, "list", &v)
+}
+
+// withCursor returns what of a search may be in an address, with an encrypted cursor, which has the user, too. It is good for this search
+// only.
+func (h *Handler) withCursor(search url.Values, next string) url.Values {
+	address := maps.Clone(search)
+	for _, name := range []string{"find", "user", "key"} {
+		address.Del(name)
+	}
+	private := url.Values{"user": {search.Get("user")}, "next": {next}}
+	sealed := h.cursors.Seal(nil, nil, []byte(private.Encode()), []byte(address.Encode()))
+	address.Set("from", base64.RawURLEncoding.EncodeToString(sealed))
+	return address
+}
+
+// openCursor returns the cursor of an address, and puts its user into the search. It is false for one that this process has not made for
+// the search.
+func (h *Handler) openCursor(search url.Values) (next string, ok bool) {
+	address := maps.Clone(search)
+	address.Del("from")
+	sealed, err := base64.RawURLEncoding.DecodeString(search.Get("from"))
+	if err != nil || len(sealed) < h.cursors.Overhead() {
+		return "", false
+	}
+	text, err := h.cursors.Open(nil, nil, sealed, []byte(address.Encode()))
+	if err != nil {
+		return "", false
+	}
+	private, err := url.ParseQuery(string(text))
+	if user := private.Get("user"); user != "" {
+		search.Set("user", user)
+	}
+	return private.Get("next"), err == nil
 }
 
 func (h *Handler) serveOperation(w http.ResponseWriter, r *http.Request, access Access) {
@@ -338,6 +421,17 @@ func redirect(w http.ResponseWriter, to string) {
 // fail shows what went wrong.
 func (h *Handler) fail(w http.ResponseWriter, status int, message string) {
 	h.render(w, status, "failure", &view{Title: http.StatusText(status), Message: message})
+}
+
+// failOrigin says why a form is refused, and what to set if it is the page's own.
+func (h *Handler) failOrigin(w http.ResponseWriter, r *http.Request) {
+	message := "Nothing was changed: the browser says that the form is from another site than this page."
+	if origin := r.Header.Get("Origin"); origin != "" {
+		message = "Nothing was changed: the browser says that the form is from “" + origin + "”, and the page is asked for as “" + r.Host +
+			"”. If you see the page at the first, a proxy in front of it rewrites Host: " +
+			"it must leave Host as it is, or operate.Options.TrustedOrigins must have “" + origin + "”."
+	}
+	h.fail(w, http.StatusForbidden, message)
 }
 
 func (h *Handler) render(w http.ResponseWriter, status int, name string, v *view) {

@@ -2,13 +2,16 @@ package operate_test
 
 import (
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
+	"html"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -113,6 +116,8 @@ func (s *site) visit(link string, form url.Values, header ...string) string {
 	return string(b)
 }
 
+var next = regexp.MustCompile(`<a href="(\?[^"]*)" rel="next">`)
+
 var field = regexp.MustCompile(`<input type="hidden" name="(\w+)" value="([^"]*)">`)
 
 // form fills in the form of an action on the page of an operation.
@@ -160,6 +165,8 @@ func TestPage(t *testing.T) {
 	s.visit("act", release)
 	assert.Equal(t, 200, s.status)
 	assert.Equal(t, []string{"release by ana: idem: the audit has forbidden it: not before eight", "release by ana: <nil>"}, s.operated())
+	assert.Regexp(t, `(?s)0 abandoned</a>.*0 running</a>.*1 free</a>.*1 done</a>`, s.visit("./", nil), "without those of the page itself")
+	assert.False(t, slices.ContainsFunc(s.events, func(ev core.Event) bool { return ev.Policy != "charge" && ev.Kind != core.StoreIsLocal }))
 	// The page that was open all the time, when the next run is stuck, and when it is done.
 	stale := s.form(page, "settle")
 	stale.Set("body", `"late"`)
@@ -238,11 +245,80 @@ func TestWhoMayDoWhat(t *testing.T) {
 	s.actor = "ana"
 	s.visit("act", nil)
 	assert.Equal(t, http.StatusMethodNotAllowed, s.status)
-	s.visit("./", url.Values{})
+	s.visit("operation", url.Values{})
 	assert.Equal(t, http.StatusMethodNotAllowed, s.status)
 
 	_, err := operate.New(s.engine, operate.Options{})
 	assert.ErrorContains(t, err, "Authorize")
+}
+
+// TestBehindAProxy: where Host is not the browser's, an action is refused with what to set, and goes once that is set.
+func TestBehindAProxy(t *testing.T) {
+	proxied := []string{"Sec-Fetch-Site", "", "Origin", "https://ops.example"}
+	for _, trusted := range [][]string{nil, {"https://ops.example"}} {
+		s := newSite(t, operate.Options{TrustedOrigins: trusted})
+		digest := s.do("stuck", true)
+		release := s.form(s.visit("operation?digest="+digest, nil), "release")
+		page := s.visit("act", release, proxied...)
+		if trusted == nil {
+			assert.Equal(t, http.StatusForbidden, s.status)
+			assert.Contains(t, page, "<h1>Forbidden</h1>")
+			assert.Contains(t, page, "TrustedOrigins")
+			assert.Contains(t, page, "https://ops.example")
+			assert.Empty(t, s.operated())
+		} else {
+			assert.Equal(t, []string{"release by ana: <nil>"}, s.operated())
+			s.visit("act", release, "Sec-Fetch-Site", "", "Origin", "https://evil.example")
+			assert.Equal(t, http.StatusForbidden, s.status)
+		}
+	}
+	nobody := func(*http.Request) (operate.Actor, operate.Access, error) { return "", operate.None, nil }
+	_, err := operate.New(core.MustNew(core.Config{}), operate.Options{TrustedOrigins: []string{"ops.example"}, Authorize: nobody})
+	assert.ErrorContains(t, err, "operate: Options.TrustedOrigins: ")
+}
+
+// TestSearch: no address holds a user or a key, nor does the cursor of what follows.
+func TestSearch(t *testing.T) {
+	s := newSite(t, operate.Options{})
+	for i := range 60 {
+		s.do(fmt.Sprint("key-", i), false)
+	}
+	_, err := core.Do(t.Context(), s.task, core.Call{Key: "k", User: "bert"}, func(context.Context) (int, error) { return 1, nil })
+	require.NoError(t, err)
+	assert.Contains(t, s.visit("./", nil), `<form class="search" method="post" action="./"`)
+	first := s.visit("./", url.Values{"user": {"alice"}, "state": {"done"}, "route": {""}})
+	assert.Equal(t, "/deep/admin/idempotency/", s.visited)
+	assert.Equal(t, 50, strings.Count(first, `class="digest"`))
+	more := html.UnescapeString(next.FindStringSubmatch(first)[1])
+	cursor, err := url.ParseQuery(more[1:])
+	require.NoError(t, err)
+	raw, err := base64.RawURLEncoding.DecodeString(cursor.Get("from"))
+	require.NoError(t, err)
+	for _, private := range []string{"alice", "key-", "charge"} {
+		assert.NotContains(t, more+string(raw), private)
+	}
+	second := s.visit(more, nil)
+	assert.Equal(t, 10, strings.Count(second, `class="digest"`), "alice's, without bert's")
+	assert.Contains(t, second, `name="user" value="alice"`)
+
+	// A cursor of another process, of another search, or of nobody.
+	other := newSite(t, operate.Options{})
+	other.do("elsewhere", false)
+	for _, unknown := range []string{more, strings.Replace(more, "state=done", "state=running", 1), "?from=x", "?from=MC4uZg"} {
+		site := s
+		if unknown == more {
+			site = other
+		}
+		page := site.visit(unknown, nil)
+		assert.Equal(t, http.StatusBadRequest, site.status, unknown)
+		assert.Contains(t, page, "The list begins anew")
+		assert.Equal(t, !strings.Contains(unknown, "running"), strings.Contains(page, `class="digest"`), unknown)
+	}
+	assert.Contains(t, s.visit("?user=bert", nil), "logs keep addresses")
+	s.visit("./", url.Values{"user": {"alice"}, "key": {"key-1"}})
+	assert.Contains(t, s.visited, "operation?digest=")
+	s.visit("./", url.Values{"user": {"alice"}}, "Sec-Fetch-Site", "cross-site")
+	assert.Equal(t, http.StatusForbidden, s.status)
 }
 
 // broken is a store whose records can't be listed.
@@ -282,7 +358,7 @@ func TestWhatThePageShows(t *testing.T) {
 	records, err := memstore.New(memstore.Config{Now: func() time.Time { return now }})
 	require.NoError(t, err)
 	now = now.Add(50 * time.Hour) // the store's clock is ahead
-	engine := core.MustNew(core.Config{Store: records, Remark: func(context.Context) string { return "<script>alert(1)</script>" }})
+	engine := core.MustNew(core.Config{Store: records, Remark: func(context.Context) string { return "<script>\u202ealert(1)</script>" }})
 	for i := range 60 {
 		_, err = core.Do(t.Context(), engine.MustTask(core.TaskPolicy{Name: "n"}), core.Call{Key: fmt.Sprint(i)}, func(context.Context) ([]byte, error) { return []byte{0xff}, nil })
 		require.NoError(t, err)
@@ -301,10 +377,10 @@ func TestWhatThePageShows(t *testing.T) {
 	}
 	list := get("/x/?state=done")
 	assert.Contains(t, list, "-2 d 1 h")
-	assert.Contains(t, list, "&lt;script&gt;")
+	assert.Contains(t, list, "&lt;script&gt;\ufffd")
 	assert.NotContains(t, list, "<script")
 	rows := regexp.MustCompile(`operation\?digest=([0-9a-f]+)`)
-	more := regexp.MustCompile(`<a href="(\?[^"]*)" rel="next">`).FindStringSubmatch(list)
+	more := next.FindStringSubmatch(list)
 	require.NotNil(t, more)
 	seen := append(rows.FindAllString(list, -1), rows.FindAllString(get("/x/"+strings.ReplaceAll(more[1], "&amp;", "&")), -1)...)
 	assert.Len(t, seen, 60)

@@ -37,7 +37,7 @@ func BenchmarkList(b *testing.B) {
 				args = append(args, "-table", table)
 				fillTable(b, url, table, n)
 			}
-			for _, list := range [][]string{{"-state", "running"}, {"-limit", "0"}} {
+			for _, list := range [][]string{{"-state", "running"}, {"-all"}} {
 				b.Run(strings.Trim(list[0], "-"), func(b *testing.B) {
 					var first, all time.Duration
 					heap := uint64(0)
@@ -48,7 +48,7 @@ func BenchmarkList(b *testing.B) {
 						all += time.Since(begun)
 						first += out.first.Sub(begun)
 						heap = max(heap, out.heap)
-						require.GreaterOrEqual(b, out.lines, map[string]int{"-state": 11, "-limit": n + 11}[list[0]])
+						require.GreaterOrEqual(b, out.lines, map[string]int{"-state": 11, "-all": n + 11}[list[0]])
 					}
 					b.ReportMetric(float64(first.Milliseconds())/float64(b.N), "first-row-ms")
 					b.ReportMetric(float64(all.Milliseconds())/float64(b.N), "all-ms")

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/redis/rueidis"
 
+	"github.com/idem-go/idem/core/operations"
 	"github.com/idem-go/idem/core/store"
 	"github.com/idem-go/idem/core/store/sqlstore"
 )
@@ -37,9 +39,9 @@ func (c *command) doctor(ctx context.Context, p *printer, warnings func() []erro
 			_ = json.NewEncoder(p.out).Encode(finding{level, what, do})
 			return
 		}
-		fmt.Fprintf(p.out, "%-5s %s\n", level, printable(what))
+		fmt.Fprintf(p.out, "%-5s %s\n", level, operations.Printable(what))
 		if do != "" {
-			fmt.Fprintf(p.out, "      -> %s\n", printable(do))
+			fmt.Fprintf(p.out, "      -> %s\n", operations.Printable(do))
 		}
 	}
 	var err error
@@ -49,7 +51,21 @@ func (c *command) doctor(ctx context.Context, p *printer, warnings func() []erro
 			say("bad", warning.Error(), "")
 		}
 	} else {
-		err = doctorSQL(ctx, c.store, c.table, say)
+		url := c.store
+		if strings.HasPrefix(scheme, "postgres") {
+			url, err = doctorPooler(ctx, c.store, say)
+		}
+		if err == nil {
+			err = doctorSQL(ctx, url, c.table, say)
+		}
+		if url != c.store {
+			records, closeStore, openErr := open(ctx, url, c.table, nil)
+			if openErr != nil {
+				return openErr
+			}
+			defer closeStore()
+			c.records = records
+		}
 	}
 	if err != nil {
 		say("bad", err.Error(), "")
@@ -272,11 +288,6 @@ func doctorSQL(ctx context.Context, url, table string, say func(level, what, do 
 	if err := doctorClock(ctx, db, dialect, say); err != nil {
 		return err
 	}
-	if dialect == sqlstore.PostgreSQL {
-		if err := doctorPooler(ctx, db, say); err != nil {
-			return err
-		}
-	}
 	s, err := sqlstore.New(db, dialect, sqlstore.Config{Table: table})
 	if err != nil {
 		return err
@@ -320,25 +331,53 @@ func doctorClock(ctx context.Context, db *sql.DB, dialect sqlstore.Dialect, say 
 	return nil
 }
 
-// doctorPooler tells whether statements of one connection go to one backend.
-func doctorPooler(ctx context.Context, db *sql.DB, say func(level, what, do string)) error {
-	conn, err := db.Conn(ctx)
-	if err != nil {
-		return err
-	}
-	defer conn.Close()
-	pids := map[int]bool{}
-	for range 10 {
-		var pid int
-		if err := conn.QueryRowContext(ctx, "SELECT pg_backend_pid()").Scan(&pid); err != nil {
-			return err
+// doctorPooler looks for a pooler that gives each transaction another connection to the server: two clients that are connected at the
+// same time meet on one backend, or one of them is on several. It returns the URL by which the rest can be asked behind such a pooler.
+func doctorPooler(ctx context.Context, url string, say func(level, what, do string)) (string, error) {
+	named := pooled.MatchString(url)
+	mended := url
+	if !named {
+		sign := "?"
+		if strings.Contains(url, "?") {
+			sign = "&"
 		}
-		pids[pid] = true
+		mended += sign + "pooler=transaction"
 	}
-	if len(pids) > 1 {
-		say("warn", "a pooler shares connections between transactions", "leave Config.Prepared out, and use pgx with default_query_exec_mode=exec or simple_protocol")
-		return nil
+	db, _, err := sqlstore.Open(mended)
+	if err != nil {
+		return url, err
 	}
-	say("ok", "no pooler is seen that shares connections between transactions", "")
-	return nil
+	defer db.Close()
+	var conns [2]*sql.Conn
+	for i := range conns {
+		if conns[i], err = db.Conn(ctx); err != nil {
+			return url, err
+		}
+		defer conns[i].Close()
+	}
+	clients := map[int]int{} // by backend
+	shared := false
+	for _, i := range []int{0, 1, 0, 0, 1, 1, 0, 1} { // not in turn: a pooler may have two backends, and give them in turn
+		var pid int
+		if err := conns[i].QueryRowContext(ctx, "SELECT pg_backend_pid()").Scan(&pid); err != nil {
+			return url, err
+		}
+		client, known := clients[pid]
+		shared = shared || known && client != i
+		clients[pid] = i
+	}
+	switch shared = shared || len(clients) > len(conns); {
+	case shared && !named:
+		say("bad", "a pooler shares connections between transactions, and the URL does not say so: prepared statements of two clients meet",
+			"add pooler=transaction to the URL, here and in the service, and leave Config.Prepared out")
+		return mended, nil
+	case shared:
+		say("ok", "a pooler shares connections between transactions, and the URL says so", "")
+	default:
+		say("ok", "no pooler is seen that shares connections between transactions", "")
+	}
+	return url, nil
 }
+
+// pooled matches a URL by which no statement is prepared, as sqlstore.Open and pgx have it.
+var pooled = regexp.MustCompile(`[?&](pooler=transaction|default_query_exec_mode=(exec|simple_protocol))(&|$)`)

@@ -2,8 +2,8 @@
 //
 //	idem -store URL [-service S] [-table T] COMMAND [flags] [argument]
 //
-//	list [-state S] [-user U] [-route R] [-policy P] [-older D] [-limit N] [-from C]   what needs somebody first: abandoned ones, then those that run (Redis has no order)
-//	count                                   how many there are, by state; from 1,000 on it says 1,000+
+//	list [-state S] [-user U] [-route R] [-policy P] [-older D] [-limit N | -all] [-from C]   what needs somebody first: abandoned ones, then those that run (Redis has no order)
+//	count                                   how many there are, by state; from 1,000 on a table says 1,000+
 //	show OPERATION [-body]                  all about one, and what is stored of its response
 //	find -user U [-route R] -key K          the operation of a user under a key that the client has chosen, or of a sender of webhooks under the id of an event
 //	release OPERATION                       let an abandoned one run again, with the next request
@@ -11,6 +11,10 @@
 //	forget OPERATION [-running]             remove the record: the next request is a first one
 //	purge                                   remove the expired records of a table
 //	doctor                                  say what is wrong with the store, and what to do
+//	help, version                           this text; the version of the command
+//
+// A list has 100 operations at most without -limit or -all. With -reveal it ends with a cursor, from which -from goes on; the cursor
+// contains a stored key.
 //
 // An operation is named by the digest of its key, as in logs, or by its id. Users are in clear; they are found plain, hashed and
 // marked, and shown as digests without -reveal.
@@ -39,6 +43,9 @@ import (
 	"os/signal"
 	"os/user"
 	"path/filepath"
+	"regexp"
+	"runtime"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -96,7 +103,7 @@ type command struct {
 	policy, from, file      string
 	older, retain           time.Duration
 	limit, status           int
-	json, reveal, body      bool
+	json, reveal, body, all bool
 	yes, running            bool
 	actor, reason           string
 	records                 store.Store
@@ -112,7 +119,9 @@ func (c *command) parse(args []string) error {
 	if len(words) == 0 {
 		return usage("there is no command")
 	}
-	c.name = words[0]
+	if c.name = words[0]; c.name == "help" {
+		return flag.ErrHelp
+	}
 	if words, err = c.flags(c.name, words[1:], false); err != nil {
 		return err
 	}
@@ -123,6 +132,8 @@ func (c *command) parse(args []string) error {
 		return usage("%s takes one operation: the digest of its key, as in logs, or its id", c.name)
 	case !takesOne && len(words) > 0:
 		return usage("%s takes no argument, and was given %q", c.name, words[0])
+	case c.name == "version":
+		return nil
 	case c.store == "":
 		return usage("there is no -store, and IDEM_STORE is not set")
 	case c.state != "" && !slices.Contains(operations.States(), state):
@@ -135,11 +146,18 @@ func (c *command) parse(args []string) error {
 		return usage("settle needs -retain, for how long the answer is kept, such as 24h")
 	case c.name == "settle" && c.status != 0 && (c.status < 200 || c.status > 999):
 		return usage("-status is from 200 to 999, and not %d", c.status)
+	case takesOne && !names.MatchString(words[0]):
+		return usage("%q is neither the digest of a key (16 hexadecimal digits) nor an operation id (32)", words[0])
 	case takesOne:
 		c.operation = words[0]
+	case c.all:
+		c.limit = 0
 	}
 	return nil
 }
+
+// names matches what operations.Lookup takes.
+var names = regexp.MustCompile(`^\s*[0-9A-Fa-f]{16}([0-9A-Fa-f]{16})?\s*$`)
 
 // flags reads the flags of a command, and returns the words between them; or only what is in front of the first one.
 func (c *command) flags(name string, args []string, first bool) (words []string, err error) {
@@ -159,7 +177,7 @@ func (c *command) flags(name string, args []string, first bool) (words []string,
 		f.StringVar(&c.reason, "reason", "none given", "")
 	}
 	switch name {
-	case "":
+	case "", "version":
 	case "list":
 		printed()
 		f.StringVar(&c.state, "state", "", "")
@@ -169,6 +187,7 @@ func (c *command) flags(name string, args []string, first bool) (words []string,
 		f.StringVar(&c.from, "from", "", "")
 		f.DurationVar(&c.older, "older", 0, "")
 		f.IntVar(&c.limit, "limit", 100, "")
+		f.BoolVar(&c.all, "all", false, "")
 	case "count", "doctor":
 		f.BoolVar(&c.json, "json", false, "")
 	case "show":
@@ -211,6 +230,14 @@ func (c *command) flags(name string, args []string, first bool) (words []string,
 
 // run does what was typed.
 func (c *command) run(ctx context.Context, out, errs io.Writer) error {
+	if c.name == "version" {
+		version := "(devel)"
+		if build, ok := debug.ReadBuildInfo(); ok {
+			version = cmp.Or(build.Main.Version, version)
+		}
+		_, err := fmt.Fprintf(out, "idem %s (%s %s/%s)\n", version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+		return err
+	}
 	var mu sync.Mutex
 	var warnings []error
 	records, closeStore, err := open(ctx, c.store, c.table, func(err error) {
@@ -256,13 +283,13 @@ func (c *command) run(ctx context.Context, out, errs io.Writer) error {
 	case "find":
 		op, err := c.ops.LookupKey(ctx, c.user, c.route, c.key)
 		if err != nil {
-			return err
+			return c.missing(ctx, &p, err)
 		}
 		return p.show(op, c.body)
 	}
 	op, err := c.ops.Lookup(ctx, c.operation)
 	if err != nil {
-		return err
+		return c.missing(ctx, &p, err)
 	}
 	if c.name == "show" {
 		return p.show(op, c.body)
@@ -278,6 +305,9 @@ func (c *command) list(ctx context.Context, p *printer) error {
 	q.Limit = c.limit
 	n, next := 0, ""
 	for op, err := range c.ops.List(ctx, q) {
+		if errors.Is(err, store.ErrCursor) {
+			return errUsage{fmt.Errorf("-from: %w", err)}
+		}
 		if err != nil {
 			return err
 		}
@@ -286,23 +316,50 @@ func (c *command) list(ctx context.Context, p *printer) error {
 			return err
 		}
 	}
-	if c.limit > 0 && n >= c.limit && next != "" {
+	switch {
+	case n == 0:
+		return c.missing(ctx, p, nil)
+	case n == c.limit && next != "":
 		p.more(n, next)
 	}
 	return nil
 }
 
 func (c *command) count(ctx context.Context, p *printer) error {
-	for _, state := range operations.States() {
-		n, more, err := c.ops.Count(ctx, state)
-		if err != nil {
-			return err
-		}
-		if err := p.count(state.String(), n, more); err != nil {
+	counts, err := c.ops.Count(ctx)
+	if err != nil {
+		return err
+	}
+	n := 0
+	for _, count := range counts {
+		n += count.N
+		if err := p.count(count); err != nil {
 			return err
 		}
 	}
+	if n == 0 {
+		return c.missing(ctx, p, nil)
+	}
 	return nil
+}
+
+// missing says so if the store has no records under the name of the service, which may be misspelt. It returns err.
+func (c *command) missing(ctx context.Context, p *printer, err error) error {
+	if err != nil && !errors.Is(err, operations.ErrNotFound) {
+		return err
+	}
+	for _, broken := range c.ops.List(ctx, operations.Query{Limit: 1}) {
+		return cmp.Or(err, broken)
+	}
+	whose := "any service"
+	switch {
+	case c.prefix != "":
+		whose = fmt.Sprintf("a service with the prefix %q", c.prefix)
+	case c.service != "":
+		whose = fmt.Sprintf("the service %q", c.service)
+	}
+	fmt.Fprintf(p.errs, "no record of %s is in this store\n", whose)
+	return err
 }
 
 func (c *command) purge(ctx context.Context, out io.Writer) error {
@@ -334,7 +391,8 @@ func (c *command) change(ctx context.Context, out io.Writer, op operations.Opera
 	if c.name == "settle" && c.status != 0 {
 		what = fmt.Sprintf("settle with %d and %d bytes, for %v,", c.status, len(content), c.retain)
 	}
-	fmt.Fprintf(out, "%s %s (%s, %v, attempt %d, operation %v)\n", what, op.Digest, printable(op.Route), op.State, op.Attempt, op.ID)
+	route := operations.Printable(op.Route)
+	fmt.Fprintf(out, "%s %s (%s, %v, attempt %d, operation %v)\n", what, op.Digest, route, op.State, op.Attempt, op.ID)
 	if !c.yes {
 		return errNotYes
 	}

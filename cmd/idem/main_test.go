@@ -135,7 +135,13 @@ func TestNight(t *testing.T) {
 			var out bytes.Buffer
 			assert.Zero(t, run(t.Context(), []string{"show", digest}, &out, &out), &out)
 			t.Setenv("IDEM_SERVICE", "another")
-			assert.Equal(t, 1, run(t.Context(), []string{"show", digest}, &out, &out), &out)
+			for _, args := range []string{"list", "list -state done", "count", "show " + digest, "find -key k", "forget " + digest} {
+				var out, errs bytes.Buffer
+				status := map[bool]int{true: 0, false: 1}[strings.HasPrefix(args, "list") || args == "count"]
+				assert.Equal(t, status, run(t.Context(), strings.Fields(args), &out, &errs), args)
+				assert.Contains(t, errs.String(), `no record of the service "another" is in this store`, args)
+			}
+			assert.Empty(t, n.idem(0, "list", "-policy", "another"), "the service has others")
 
 			assert.Contains(t, n.idem(1, "release", digest), "add -yes")
 			n.idem(0, "release", digest, "-yes", "-actor", "ana", "-reason", "the bank\x1b[2J knows nothing")
@@ -174,9 +180,18 @@ func TestNight(t *testing.T) {
 				assert.Positive(t, o.Bytes)
 			}
 			assert.Regexp(t, `(?s)abandoned  0\n.*done       2\n`, n.idem(0, "count"))
-			if name != "redis" { // where a page may have both
-				assert.Contains(t, n.idem(0, "list", "-limit", "1", "-json"), "-from ", "a program, too, has not got all")
-			}
+			part := n.idem(0, "list", "-limit", "1", "-json") // a program, too, is told that it has not got all
+			assert.Regexp(t, `^{.*}\n… the first 1; -all shows all, and with -reveal there is a cursor for the rest\n$`, part)
+			cursor := regexp.MustCompile(`-from (\S+)`).FindStringSubmatch(n.idem(0, "list", "-limit", "1", "-reveal"))
+			require.NotNil(t, cursor)
+			rest := n.idem(0, "list", "-from", cursor[1], "-json")
+			var first, second object
+			require.NoError(t, json.Unmarshal([]byte(strings.SplitN(part, "\n", 2)[0]), &first))
+			require.NoError(t, json.Unmarshal([]byte(rest), &second), rest)
+			assert.NotEqual(t, first.Digest, second.Digest)
+			assert.Equal(t, 2, strings.Count(n.idem(0, "list", "-all", "-limit", "1", "-json"), "\n"))
+			assert.Contains(t, n.idem(2, "list", "-from", "forged"), "cursor")
+			assert.Contains(t, n.idem(2, "list", "-from", "0..Zm9yZ2Vk"), "cursor")
 
 			n.idem(0, "forget", digest, "-yes")
 			assert.Contains(t, n.idem(1, "show", digest), "no such operation")
@@ -348,6 +363,14 @@ func TestUsage(t *testing.T) {
 		"list x":                               "no argument",
 		"list -state open":                     "-state",
 		"list -limit -1":                       "not negative",
+		"show zz":                              "16 hexadecimal digits",
+		"forget 0123456789abcdefg":             "16 hexadecimal digits",
+		"-store redis://h:port/ list":          "malformed",
+		"-store redis://%zz list":              "malformed",
+		"-store postgres://h:port/d list":      "malformed",
+		"-store postgres://h/d?port=x list":    "malformed",
+		"-store mysql://h:port/d list":         "malformed",
+		"-store sqlite: list":                  "names no file",
 		"list -older -1h":                      "not negative",
 		"list -yes":                            "-yes",
 		"show":                                 "takes one operation",
@@ -368,7 +391,16 @@ func TestUsage(t *testing.T) {
 	var out, errs bytes.Buffer
 	assert.Equal(t, 0, run(t.Context(), []string{"-help"}, &out, &errs))
 	assert.Contains(t, out.String(), "idem -store URL")
-	assert.Equal(t, 1, run(t.Context(), []string{"list"}, &out, &errs), "there is no table")
+	t.Setenv("IDEM_STORE", "")
+	assert.Equal(t, 0, run(t.Context(), []string{"help", "list"}, &out, &errs))
+	assert.Equal(t, 2, strings.Count(out.String(), "idem -store URL"))
+	out.Reset()
+	assert.Equal(t, 0, run(t.Context(), []string{"version"}, &out, &errs))
+	assert.Regexp(t, `^idem \S+ \(go1\S*.*\)\n$`, out.String())
+	for _, away := range []string{"redis://127.0.0.1:1", "postgres://127.0.0.1:1/d", "mysql://127.0.0.1:1/d",
+		"sqlite:" + empty + "x", "sqlite:" + empty} {
+		assert.Equal(t, 1, run(t.Context(), []string{"-store", away, "list"}, &out, &errs), away)
+	}
 }
 
 // TestDoctor: a store that is well, on each kind of server, and some that are not.
@@ -411,6 +443,29 @@ func TestDoctor(t *testing.T) {
 	said = n.idem(1, "doctor")
 	assert.Contains(t, said, "make the table")
 	assert.Contains(t, said, "a test record: claim: ")
+}
+
+// TestDoctorBehindAPooler: a pooler that shares connections is seen whether or not anybody has used it before, and the rest of the store is
+// looked at all the same.
+func TestDoctorBehindAPooler(t *testing.T) {
+	server := backend.Postgres(t)
+	n := newNight(t, server, nil)
+	for _, setting := range []string{"", "server_round_robin=1"} {
+		n.url = backend.StartPgBouncer(t, server, 3, setting).URL()
+		for _, visit := range []string{"a fresh pool", "a used one"} {
+			said := n.idem(1, "doctor")
+			assert.Contains(t, said, "bad   a pooler shares connections between transactions", visit)
+			assert.Contains(t, said, "add pooler=transaction", visit)
+			assert.Contains(t, said, "a test record went through its whole life", visit)
+			assert.Equal(t, 1, strings.Count(said, "bad "), said)
+		}
+		n.url += "&pooler=transaction"
+		said := n.idem(0, "doctor")
+		assert.Contains(t, said, "ok    a pooler shares connections between transactions, and the URL says so")
+		assert.NotContains(t, said, "bad ")
+	}
+	n.url = server
+	assert.Contains(t, n.idem(0, "doctor"), "no pooler is seen")
 }
 
 // TestPrefix: operations under a prefix of their own are found by it.

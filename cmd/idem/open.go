@@ -2,13 +2,16 @@ package main
 
 import (
 	"context"
+	"errors"
 	"os"
 	"slices"
 	"strings"
 	"time"
 
 	_ "github.com/go-sql-driver/mysql" // the drivers behind sqlstore
+	"github.com/jackc/pgx/v5/pgconn"
 	_ "github.com/jackc/pgx/v5/stdlib"
+	"github.com/redis/rueidis"
 	_ "modernc.org/sqlite"
 
 	"github.com/idem-go/idem/core/store"
@@ -25,11 +28,14 @@ func open(ctx context.Context, url, table string, warn func(error)) (records sto
 	case slices.Contains(redisSchemes, scheme):
 		s, err := redisstore.NewURL(url, redisstore.Config{Warn: warn})
 		if err != nil {
+			if _, malformed := rueidis.ParseURL(url); malformed != nil {
+				err = errUsage{err}
+			}
 			return nil, nil, err
 		}
 		return s, s.Close, nil
 	case slices.Contains([]string{"postgres", "postgresql", "mysql", "sqlite"}, scheme):
-		if file, _, _ := strings.Cut(strings.TrimPrefix(url, "sqlite:"), "?"); scheme == "sqlite" {
+		if file, _, _ := strings.Cut(strings.TrimPrefix(url, "sqlite:"), "?"); scheme == "sqlite" && file != "" {
 			if _, err := os.Stat(file); err != nil { // opening it would make one
 				return nil, nil, err
 			}
@@ -48,6 +54,9 @@ func open(ctx context.Context, url, table string, warn func(error)) (records sto
 		if err := db.PingContext(ctx); err != nil {
 			s.Close()
 			db.Close()
+			if errors.As(err, new(*pgconn.ParseConfigError)) { // which pgx says no earlier
+				err = usage("the URL is malformed: %w", err)
+			}
 			return nil, nil, err
 		}
 		return s, func() { s.Close(); db.Close() }, nil

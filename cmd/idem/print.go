@@ -8,10 +8,8 @@ import (
 	"fmt"
 	"go/doc/comment"
 	"io"
-	"slices"
 	"strings"
 	"time"
-	"unicode"
 
 	"github.com/idem-go/idem/core/operations"
 	"github.com/idem-go/idem/core/store"
@@ -91,25 +89,29 @@ func (p *printer) line(op operations.Operation) error {
 		p.started = true
 		fmt.Fprintf(p.out, columns, "DIGEST", "STATE", "ATTEMPT", "AGE", "REMAINING", "BYTES", "POLICY", "ROUTE", "USER", "REMARK")
 	}
-	_, err := fmt.Fprintf(p.out, columns, o.Digest, o.State, fmt.Sprint(o.Attempt), op.Age(), operations.Span(op.Remaining), fmt.Sprint(o.Bytes), printable(o.Policy), printable(o.Route),
-		printable(o.User), printable(o.Remark))
+	_, err := fmt.Fprintf(p.out, columns, o.Digest, o.State, fmt.Sprint(o.Attempt), op.Age(), operations.Span(op.Remaining),
+		fmt.Sprint(o.Bytes), operations.Printable(o.Policy), operations.Printable(o.Route), operations.Printable(o.User), operations.Printable(o.Remark))
 	return err
 }
 
 // more says that a list goes on, also to whom a program shows it.
 func (p *printer) more(n int, next string) {
-	fmt.Fprintf(p.errs, "… the first %d; -from %s goes on, -limit 0 shows all\n", n, next)
+	goesOn := "with -reveal there is a cursor for the rest"
+	if p.reveal { // it contains a stored key
+		goesOn = "-from " + next + " goes on"
+	}
+	fmt.Fprintf(p.errs, "… the first %d; -all shows all, and %s\n", n, goesOn)
 }
 
-func (p *printer) count(state string, n int, more bool) error {
+func (p *printer) count(c operations.Count) error {
 	if p.json {
-		return json.NewEncoder(p.out).Encode(map[string]any{"state": state, "count": n, "more": more})
+		return json.NewEncoder(p.out).Encode(map[string]any{"state": c.State.String(), "count": c.N, "more": c.More})
 	}
 	plus := ""
-	if more {
+	if c.More {
 		plus = "+"
 	}
-	_, err := fmt.Fprintf(p.out, "%-10s %d%s\n", state, n, plus)
+	_, err := fmt.Fprintf(p.out, "%-10v %d%s\n", c.State, c.N, plus)
 	return err
 }
 
@@ -151,21 +153,11 @@ func (p *printer) show(op operations.Operation, withBody bool) error {
 	}
 	for _, row := range rows {
 		if row[1] != "" {
-			fmt.Fprintf(p.out, "%-11s %s\n", row[0], printable(row[1]))
+			fmt.Fprintf(p.out, "%-11s %s\n", row[0], operations.Printable(row[1]))
 		}
 	}
 	if o.Body != nil {
-		fmt.Fprintf(p.out, "\n%s\n", printable(*o.Body, '\n', '\t'))
+		fmt.Fprintf(p.out, "\n%s\n", operations.Printable(*o.Body, '\n', '\t'))
 	}
 	return nil
-}
-
-// printable is text without what a terminal would act on, but for what is allowed.
-func printable(text string, allowed ...rune) string {
-	return strings.Map(func(r rune) rune {
-		if !unicode.IsPrint(r) && !slices.Contains(allowed, r) {
-			return '\ufffd'
-		}
-		return r
-	}, text)
 }

@@ -183,6 +183,13 @@ var requestCases = []testCase{
 			ask{request{user: "bob", body: order, fields: []adapter.Field{field("X-Login", "ada")}}, replayed, ""},
 			ask{request{user: "-", body: order, fields: []adapter.Field{field("X-Login", "eve")}}, created, ""},
 			ask{request{body: order}, refused(codes.UserMissing), ""},
+			then(func(s *env) {
+				s.store.mu.Lock()
+				defer s.store.mu.Unlock()
+				if e := s.events[len(s.events)-1]; e.Err == nil || !strings.Contains(e.Err.Error(), `"user"`) {
+					s.Errorf("the observer was told %v; want an error that names the empty key", e.Err)
+				}
+			}),
 		},
 	},
 	{

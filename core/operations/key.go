@@ -3,12 +3,13 @@ package operations
 import (
 	"crypto/sha256"
 	"encoding/base64"
-	"errors"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/idem-go/idem/core/internal/canon"
+	"github.com/idem-go/idem/core/store"
 )
 
 // allServices is what the stored keys of all services begin with.
@@ -80,12 +81,24 @@ func appendPart(s string) string { return string(canon.AppendPart(nil, s)) }
 type cursor struct {
 	phase int
 	page  string
-	last  string // the digest; empty: at the beginning of the page
+	last  string // the digest, or, without an order, the digests of those of the page that were shown; empty: at the beginning of the page
 }
 
 func (c cursor) String() string {
 	return strconv.Itoa(c.phase) + "." + c.last + "." + base64.RawURLEncoding.EncodeToString([]byte(c.page))
 }
+
+// digests are those that a string of them has.
+func digests(text string) []string {
+	var each []string
+	for part := range slices.Chunk([]byte(text), digestSize) {
+		each = append(each, string(part))
+	}
+	return each
+}
+
+// digestSize is the length of a [Digest].
+const digestSize = 16
 
 func parseCursor(text string, phases int) (c cursor, err error) {
 	if text == "" {
@@ -96,7 +109,7 @@ func parseCursor(text string, phases int) (c cursor, err error) {
 	raw, err1 := base64.RawURLEncoding.DecodeString(page)
 	n, err2 := strconv.Atoi(phase)
 	if !found || err1 != nil || err2 != nil || n < 0 || n >= phases {
-		return c, errors.New("idem: Query.From is no cursor of such a list")
+		return c, store.ErrCursor
 	}
 	return cursor{n, string(raw), last}, nil
 }

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -108,16 +109,20 @@ type Query struct {
 	States []store.State
 	// OlderThan leaves out those that were begun more recently, by this process's clock and the store's. Zero: none is left out.
 	OlderThan time.Duration
-	// Limit is how many are returned at most. Zero: no limit. On a store without an order (Redis) a list ends with a page, so that
-	// there may be some more; and who breaks off within a page gets that page once more.
+	// Limit is how many are returned at most. Zero: no limit.
 	Limit int
 	// From is the Next of the operation that was last in an earlier list with the same query: the list goes on behind it,
-	// today or tomorrow. Empty: it begins.
+	// today or tomorrow. Empty: it begins. For text that is no such cursor the error is [store.ErrCursor]. A store without an order
+	// (Redis) has its records in pages of its own: a caller that breaks off before Limit gets the latest page once more.
 	From string
 }
 
 // List returns operations, page by page, while the store goes on. An error ends the list.
 func (o *Operations) List(ctx context.Context, q Query) iter.Seq2[Operation, error] {
+	return o.list(ctx, q, false)
+}
+
+func (o *Operations) list(ctx context.Context, q Query, brief bool) iter.Seq2[Operation, error] {
 	return func(yield func(Operation, error) bool) {
 		phases := [][]store.State{q.States}
 		ordered := o.c.Store.Capabilities().ListsOldest
@@ -131,14 +136,19 @@ func (o *Operations) List(ctx context.Context, q Query) iter.Seq2[Operation, err
 		}
 		for left := cmp.Or(max(q.Limit, 0), -1); at.phase < len(phases); at = (cursor{phase: at.phase + 1}) {
 			for {
-				page, next, err := o.page(ctx, &q, phases[at.phase], at.page, left)
+				page, next, err := o.page(ctx, &q, phases[at.phase], at.page, left, brief)
 				if err != nil {
 					yield(Operation{}, err)
 					return
 				}
-				after := slices.IndexFunc(page, func(op Operation) bool { return op.Digest == at.last })
-				for i := after + 1; i < len(page); i++ {
-					op, last := page[i], i == len(page)-1
+				if ordered {
+					page = page[1+slices.IndexFunc(page, func(op Operation) bool { return op.Digest == at.last }):]
+				} else {
+					shown := digests(at.last)
+					page = slices.DeleteFunc(page, func(op Operation) bool { return slices.Contains(shown, op.Digest) })
+				}
+				for i, op := range page {
+					last, enough := i == len(page)-1, left == 1
 					switch { // this one may be gone when the list goes on
 					case last && next != "":
 						op.Next = cursor{phase: at.phase, page: next}.String()
@@ -147,15 +157,19 @@ func (o *Operations) List(ctx context.Context, q Query) iter.Seq2[Operation, err
 					case last: // nothing follows
 					case ordered:
 						op.Next = cursor{at.phase, at.page, op.Digest}.String()
-					default: // the page may have another order then
-						op.Next = cursor{phase: at.phase, page: at.page}.String()
+					case enough: // the page may have another order then
+						shown := at.last
+						for _, op := range page[:i+1] {
+							shown += op.Digest
+						}
+						op.Next = cursor{at.phase, at.page, shown}.String()
+					default:
+						op.Next = at.String()
 					}
-					if !yield(op, nil) {
+					if !yield(op, nil) || enough {
 						return
 					}
-					if left--; q.Limit > 0 && left <= 0 && (ordered || last) {
-						return
-					}
+					left--
 				}
 				if at = (cursor{phase: at.phase, page: next}); next == "" {
 					break
@@ -166,11 +180,11 @@ func (o *Operations) List(ctx context.Context, q Query) iter.Seq2[Operation, err
 }
 
 // page returns a page of operations that q asks for, and the store's cursor of the next one.
-func (o *Operations) page(ctx context.Context, q *Query, states []store.State, from string, left int) (page []Operation, next string, err error) {
+func (o *Operations) page(ctx context.Context, q *Query, states []store.State, from string, left int, brief bool) (page []Operation, next string, err error) {
 	if left < 0 {
 		left = 1000
 	}
-	ask := store.Query{Prefix: o.c.Prefix, Policy: q.Policy, States: states, Limit: left, Match: func(key string) bool {
+	ask := store.Query{Prefix: o.c.Prefix, Policy: q.Policy, States: states, Limit: left, Brief: brief, Match: func(key string) bool {
 		op, ok := o.parse(key)
 		return ok && (q.Route == "" || op.Route == q.Route) && (q.User == "" || op.isOf(q.User))
 	}}
@@ -254,18 +268,42 @@ func States() []store.State {
 	return []store.State{store.Abandoned, store.Running, store.Free, store.Done}
 }
 
-// counted is how far operations are counted.
+// Count is how many operations of a state there are.
+type Count struct {
+	State store.State
+	N     int
+	// More says that there may be more: they were not counted further.
+	More bool
+}
+
+// counted is how far operations are counted where each state is looked for by itself.
 const counted = 1000
 
-// Count returns how many operations of a state there are, up to 1,000; more says that there may be more.
-func (o *Operations) Count(ctx context.Context, state store.State) (n int, more bool, err error) {
-	for _, err := range o.List(ctx, Query{States: []store.State{state}, Limit: counted}) {
-		if err != nil {
-			return n, false, err
-		}
-		n++
+// Count counts the operations of each of [States], in that order. If [Operations.Counts], it counts up to 1,000 of each; else it goes
+// through all of them, once.
+func (o *Operations) Count(ctx context.Context) ([]Count, error) {
+	counts := make([]Count, len(States()))
+	for i, state := range States() {
+		counts[i].State = state
 	}
-	return min(n, counted), n >= counted, nil
+	queries := []Query{{}}
+	if o.Counts() {
+		queries = nil
+		for _, state := range States() {
+			queries = append(queries, Query{States: []store.State{state}, Limit: counted})
+		}
+	}
+	for _, q := range queries {
+		for op, err := range o.list(ctx, q, true) {
+			if err != nil {
+				return nil, err
+			}
+			c := &counts[slices.Index(States(), op.State)]
+			c.N++
+			c.More = c.N == q.Limit
+		}
+	}
+	return counts, nil
 }
 
 // Counts reports whether the store finds operations of a state without going through all others, so that they can be counted.
@@ -292,14 +330,15 @@ func (o *Operations) Release(ctx context.Context, op Operation, by By) error {
 }
 
 // Settle finishes an abandoned or free operation with an answer that every duplicate gets, for so long as retention says. Its status
-// must be a final one, from 200 to 999. A task has no response: settle it with SettleTask. The record of a token is kept for no less
+// must be a final one, from 200 to 999, and its header and body such as can be sent: no line breaks in a field, no body with 204, 205
+// and 304. A task has no response: settle it with SettleTask. The record of a token is kept for no less
 // than it would have been, so that the token can't be used once more.
 func (o *Operations) Settle(ctx context.Context, op Operation, answer *adapter.Response, retention time.Duration, by By) error {
 	var fault error
 	if op.Task {
 		fault = errors.New("idem: a task has a value, and no response")
-	} else if answer == nil || answer.Status < 200 || answer.Status > 999 {
-		fault = errors.New("idem: an answer has a status from 200 to 999")
+	} else {
+		fault = unsendable(answer)
 	}
 	var result []byte
 	if fault == nil {
@@ -309,6 +348,24 @@ func (o *Operations) Settle(ctx context.Context, op Operation, answer *adapter.R
 		retention = max(retention, op.Remaining)
 	}
 	return o.do(ctx, Action{"settle", op, by}, store.Change{To: store.Done, Result: result, Retention: retention}, fault)
+}
+
+// unsendable returns why an answer can't be sent as it is.
+func unsendable(answer *adapter.Response) error {
+	switch {
+	case answer == nil || answer.Status < 200 || answer.Status > 999:
+		return errors.New("idem: an answer has a status from 200 to 999")
+	case len(answer.Body) > 0 && slices.Contains([]int{http.StatusNoContent, http.StatusResetContent, http.StatusNotModified}, answer.Status):
+		return fmt.Errorf("idem: an answer with the status %d has no body", answer.Status)
+	}
+	for _, f := range answer.Header {
+		noToken := func(r rune) bool { return r <= ' ' || r >= 0x7f || strings.ContainsRune(`"(),/:;<=>?@[\]{}`, r) }
+		noText := func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }
+		if f.Name == "" || strings.ContainsFunc(f.Name, noToken) || strings.ContainsFunc(f.Value, noText) {
+			return fmt.Errorf("idem: %q: %q can't be sent as a header field", f.Name, f.Value)
+		}
+	}
+	return nil
 }
 
 // SettleTask finishes an abandoned or free operation of a task, as Settle does, with the value that its function would have returned:

@@ -187,6 +187,14 @@ func TestRefusedActions(t *testing.T) {
 	assert.Error(t, s.ops.Settle(t.Context(), op, nil, time.Hour, by))
 	assert.Error(t, s.ops.Settle(t.Context(), op, &core.Response{Status: 100}, time.Hour, by))
 	assert.Error(t, s.ops.Settle(t.Context(), op, &core.Response{Status: 1000}, time.Hour, by))
+	for _, unsent := range []core.Response{
+		{Status: 200, Header: []core.Field{{Name: "Content-Type", Value: "text/plain\r\nSet-Cookie: a=b"}}},
+		{Status: 200, Header: []core.Field{{Name: "Content-Type", Value: "text/plain\x00"}}}, {Status: 200, Header: []core.Field{{Name: "X:\nY", Value: "z"}}},
+		{Status: 200, Header: []core.Field{{Value: "of no name"}}},
+		{Status: 204, Body: []byte("b")}, {Status: 205, Body: []byte("b")}, {Status: 304, Body: []byte("b")},
+	} {
+		assert.Error(t, s.ops.Settle(t.Context(), op, &unsent, time.Hour, by), "%+v", unsent)
+	}
 	assert.Error(t, s.ops.SettleTask(t.Context(), op, []byte("1"), time.Hour, by), "a request has a response")
 	assert.Error(t, s.ops.Settle(t.Context(), op, answer, 0, by))
 	assert.ErrorIs(t, s.ops.Release(t.Context(), op, operations.By{Reason: "anonymous"}), operations.ErrUnsigned)
@@ -240,7 +248,7 @@ func TestCallsOfTheStoreAreLimited(t *testing.T) {
 		for name, call := range map[string]func() error{
 			"LookupKey": func() error { _, err := s.ops.LookupKey(t.Context(), "", "DO mail", "m"); return err },
 			"Lookup":    func() error { _, err := s.ops.Lookup(t.Context(), strings.Repeat("1", 32)); return err },
-			"Count":     func() error { _, _, err := s.ops.Count(t.Context(), store.Running); return err },
+			"Count":     func() error { _, err := s.ops.Count(t.Context()); return err },
 			"Release": func() error {
 				return s.ops.Release(t.Context(), operations.Operation{Record: store.Record{State: store.Abandoned}}, by)
 			},
@@ -380,7 +388,7 @@ func TestList(t *testing.T) {
 	}
 	for _, from := range []string{"x", "9..", "-1..", "0..!", "0.x", "0..eA"} {
 		for _, err := range shop.ops.List(t.Context(), operations.Query{States: []store.State{store.Done}, From: from}) {
-			require.Error(t, err, from)
+			require.ErrorIs(t, err, store.ErrCursor, from)
 			failed++
 		}
 	}
@@ -486,17 +494,27 @@ func TestSpan(t *testing.T) {
 }
 
 // unordered is a store whose pages have another order each time, and are as long as it likes.
-type unordered struct{ store.Store }
+type unordered struct {
+	store.Store
+	inspector *shuffled
+}
 
 func (u unordered) Capabilities() store.Capabilities {
 	can := u.Store.Capabilities()
-	can.ListsOldest, can.Inspect = false, shuffled{can.Inspect}
+	u.inspector.Inspector = can.Inspect
+	can.ListsOldest, can.Inspect = false, u.inspector
 	return can
 }
 
-type shuffled struct{ store.Inspector }
+type shuffled struct {
+	store.Inspector
+	pages int // of the latest list
+}
 
-func (s shuffled) List(ctx context.Context, q store.Query, cursor string) ([]store.Record, string, error) {
+func (s *shuffled) List(ctx context.Context, q store.Query, cursor string) ([]store.Record, string, error) {
+	if s.pages++; cursor == "" {
+		s.pages = 1
+	}
 	q.Limit = 7
 	page, next, err := s.Inspector.List(ctx, q, cursor)
 	rand.Shuffle(len(page), func(i, j int) { page[i], page[j] = page[j], page[i] })
@@ -507,19 +525,27 @@ func (s shuffled) List(ctx context.Context, q store.Query, cursor string) ([]sto
 func TestListWithoutAnOrder(t *testing.T) {
 	records, err := memstore.New(memstore.Config{})
 	require.NoError(t, err)
-	s := newService(t, core.Config{Store: unordered{records}, Service: "shop"})
+	passes := &shuffled{}
+	s := newService(t, core.Config{Store: unordered{records, passes}, Service: "shop"})
 	for i := range 30 {
 		s.charge("alice", fmt.Sprint(i))
 	}
 	found := map[string]bool{}
 	for q, lists := (operations.Query{Limit: 2}), 0; lists == 0 || q.From != ""; lists++ {
-		require.Less(t, lists, 10, "it goes on")
+		require.Less(t, lists, 20, "it goes on")
+		from := q.From
 		for op, err := range s.ops.List(t.Context(), q) {
 			require.NoError(t, err)
-			found[op.Digest], q.From = true, op.Next
+			found[op.Digest], from = true, op.Next
 		}
+		require.Len(t, found, 2*(lists+1), "no page of the store is shown whole if less was asked for")
+		q.From = from
 	}
 	assert.Len(t, found, 30)
+	counts, err := s.ops.Count(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, []operations.Count{{State: store.Abandoned, N: 30}, {State: store.Running}, {State: store.Free}, {State: store.Done}}, counts)
+	assert.Equal(t, 5, passes.pages, "one pass of seven at a time, whatever their states")
 	for op, err := range s.ops.List(t.Context(), operations.Query{}) {
 		require.NoError(t, err)
 		again := 0

@@ -1,8 +1,11 @@
 package operations
 
 import (
+	"slices"
 	"strconv"
+	"strings"
 	"time"
+	"unicode"
 
 	"github.com/idem-go/idem/core/store"
 )
@@ -55,4 +58,15 @@ func Span(d time.Duration) string {
 		return text
 	}
 	return "0 s"
+}
+
+// Printable is text with U+FFFD for what a terminal would act on, or what would change how the rest is read, such as U+202E: all but
+// letters, marks, numbers, punctuation, symbols, blanks, and what is allowed.
+func Printable(text string, allowed ...rune) string {
+	return strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) && !slices.Contains(allowed, r) {
+			return '\ufffd'
+		}
+		return r
+	}, text)
 }

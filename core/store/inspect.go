@@ -20,6 +20,7 @@ type Inspector interface {
 	// List returns records that q asks for, without their results, and the cursor of those that follow. The first cursor
 	// is empty; an empty next ends the list. A page has about q.Limit records. It may have fewer, or none, although
 	// more follow, or some more in a store that can't cut it short. A cursor is text, and is good in any process, at any time, for the same q.
+	// It may contain a stored key. The error is [ErrCursor] for text that is none of the store's cursors.
 	//
 	// The store goes on meanwhile: no page makes a call wait for longer than that call takes by itself. A record for
 	// which q asks throughout the list is in it at least once; records that come, change or go meanwhile may be in it or
@@ -76,6 +77,8 @@ type Query struct {
 	Match func(key string) bool
 	// Limit is how many records a page has. Zero: 100. More than 1000 are 1000.
 	Limit int
+	// Brief says that only the Key and the State of the records are looked at: a store may leave the rest zero.
+	Brief bool
 }
 
 // Change is what an operator makes of a record.
@@ -99,6 +102,8 @@ type Change struct {
 var (
 	// ErrNoRecord is returned if there is no record under the key.
 	ErrNoRecord = errors.New("idem: there is no record under this key")
+	// ErrCursor is returned by List for text that is no cursor of such a list.
+	ErrCursor = errors.New("idem: this is no cursor of such a list")
 	// ErrMovedOn is returned by Change if the record is no longer the one that was expected. Nothing was changed.
 	ErrMovedOn = errors.New("idem: the record has moved on: another run, or another operator, has changed it")
 )

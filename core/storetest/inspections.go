@@ -136,6 +136,14 @@ var inspections = []testCase{
 
 			everything := slices.Concat(want[store.Running], want[store.Abandoned], want[store.Done], want[store.Free])
 			s.lists(store.Query{}, everything)
+			for state, keys := range want {
+				s.lists(store.Query{States: []store.State{state}, Brief: true}, keys)
+			}
+			for _, r := range s.list(store.Query{Brief: true}) {
+				if !slices.Contains(want[r.State], r.Key) {
+					s.Fatalf("a brief List has %q, as %v", r.Key, r.State)
+				}
+			}
 			for _, limit := range []int{1, 7, n, 2000} {
 				s.lists(store.Query{Limit: limit}, everything)
 				s.lists(store.Query{Limit: limit, States: []store.State{store.Abandoned, store.Running}},
@@ -155,6 +163,20 @@ var inspections = []testCase{
 			s.lists(store.Query{Match: odd, Limit: 2}, matching(odd))
 			s.lists(store.Query{Policy: "p1"}, matching(func(key string) bool { return (key[len(key)-1]-'0')%2 == 1 }))
 			s.lists(store.Query{Policy: "p"}, nil)
+		},
+	},
+	{
+		name:  "what is no cursor is an error of its own",
+		why:   "a cursor comes back from outside: a list that begins elsewhere, or an error like that of a store that is away, misleads the operator",
+		needs: needInspect,
+		run: func(s *env) {
+			s.begin("k", standing())
+			for _, states := range [][]store.State{nil, {store.Running}} {
+				page, next, err := s.can.Inspect.List(s.Context(), store.Query{States: states}, "no cursor")
+				if !errors.Is(err, store.ErrCursor) || len(page) > 0 || next != "" {
+					s.Fatalf("List: %d records, %q, %v; want ErrCursor", len(page), next, err)
+				}
+			}
 		},
 	},
 	{

@@ -57,6 +57,7 @@ type plant struct {
 	restart   func(r *plantedRecord)
 	tell      func(r *store.Record) // may change what an Inspector tells
 	list      func(q *store.Query)
+	anyCursor bool // List begins anew if it does not know the cursor
 }
 
 // visit is one call.
@@ -371,6 +372,12 @@ func (s plantedInspector) List(ctx context.Context, q store.Query, cursor string
 	if s.list != nil {
 		s.list(&q)
 	}
+	if cursor != "" && cursor[0] != '=' {
+		if !s.anyCursor {
+			return nil, "", store.ErrCursor
+		}
+		cursor = ""
+	}
 	for _, key := range slices.Sorted(maps.Keys(s.records)) {
 		r := s.at(key)
 		if r == nil || cursor != "" && key <= cursor[1:] {
@@ -684,6 +691,7 @@ var faults = []struct {
 	{"cuts notes at 100 bytes", "notes are text of any kind", plant{before: func(v *visit) { v.claim.Remark = v.claim.Remark[:min(len(v.claim.Remark), 100)] }}},
 	{"tells duplicates of no remark", "notes are text of any kind", plant{after: func(v *visit) { v.grant.Remark = "" }}},
 	{"lists from 1 on", "a list has each record", plant{list: func(q *store.Query) { q.Prefix = max(q.Prefix, "1") }}},
+	{"begins anew", "what is no cursor is an error of its own", plant{anyCursor: true}},
 	{"lists no renewed run", "a list has what stands while others come and go", plant{tell: func(r *store.Record) {
 		if r.Remaining > long+long/2 {
 			r.State = store.Abandoned

@@ -603,6 +603,10 @@ func (p *tab) fitsSmallPhone() {
 	}
 }
 
+// wide is true if each digest of the list is on one line, and nothing is beyond the window.
+const wide = `document.scrollingElement.scrollWidth <= innerWidth &&
+	[...document.querySelectorAll("a.digest")].every(a => a.getClientRects().length == 1)`
+
 // charge sends a charge as a program does, and returns the status. The first one does not know whether it has charged.
 func (p *tab) charge(fields ...string) int {
 	p.Helper()
@@ -639,6 +643,14 @@ func operator(p *tab) {
 	require.Equal(p, 201, p.charge())
 	p.open("/admin/idempotency/?state=done")
 	require.Contains(p, p.text("table"), "POST /charges")
+
+	require.Equal(p, 201, p.charge("X-User", strings.Repeat("wide", 15)))
+	for _, width := range []int64{360, 800, 1024, 1280} {
+		p.viewport(width, 640)
+		p.open("/admin/idempotency/")
+		require.Contains(p, p.text("table"), strings.Repeat("wide", 15))
+		require.True(p, eval[bool](p, wide), "at %d pixels", width)
+	}
 }
 
 // WCAG 2.2, success criterion 2.5.5: 44 pixels, but for links in a text.

@@ -3,7 +3,6 @@ package memstore
 import (
 	"cmp"
 	"context"
-	"errors"
 	"math"
 	"slices"
 	"strconv"
@@ -73,10 +72,10 @@ func (s inspector) List(ctx context.Context, q store.Query, cursor string) (page
 	if major, key, ok := strings.Cut(cursor, " "); ok {
 		last.key = key
 		if last.major, err = strconv.ParseInt(major, 10, 64); err != nil {
-			return nil, "", errCursor
+			return nil, "", store.ErrCursor
 		}
 	} else if cursor != "" {
-		return nil, "", errCursor
+		return nil, "", store.ErrCursor
 	}
 	if !oldest {
 		first = int(min(max(last.major, 0), shardCount))
@@ -129,8 +128,6 @@ func (s inspector) places(i int, q *store.Query, oldest bool, last place) (found
 	}
 	return found
 }
-
-var errCursor = errors.New("memstore: the cursor is none of this store's")
 
 // Change implements [store.Inspector]. The error is also [store.ErrFull] if a result or a remark does not fit.
 func (s inspector) Change(ctx context.Context, key string, expected store.Record, c store.Change) error {

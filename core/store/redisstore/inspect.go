@@ -3,6 +3,7 @@ package redisstore
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strconv"
@@ -50,15 +51,16 @@ func (r *record) told(key string, size int) store.Record {
 // headMax is the greatest length of a record before its result.
 const headMax = len("R01;64;") + 2*maxDecimal + len(store.Owner{}) + maxFingerprint + aboutHead + 4*256
 
-// List implements store.Inspector. The cursor is the address of a master and SCAN's cursor there.
+// List implements store.Inspector. The cursor is the address of a master, SCAN's cursor there, and its next COUNT: the fewer records of
+// a page were wanted, the more keys are looked at for the next one.
 func (s inspector) List(ctx context.Context, q store.Query, cursor string) (page []store.Record, next string, err error) {
-	addr, at, _ := strings.Cut(cursor, " ")
-	number := uint64(0)
+	addr, number, count := "", uint64(0), q.Size()
 	if cursor != "" {
-		if number, err = strconv.ParseUint(at, 10, 64); err != nil {
-			return nil, "", errors.New("redisstore: the cursor is none of this store's")
+		if n, _ := fmt.Sscanf(cursor, "%s %d %d", &addr, &number, &count); n < 2 {
+			return nil, "", store.ErrCursor
 		}
 	}
+	count = min(max(count, q.Size()), maxCount)
 	p, err := ask(ctx, s.Store, func(ctx context.Context) (p scanned, err error) {
 		nodes := s.client.Nodes()
 		addrs := slices.Sorted(maps.Keys(nodes))
@@ -78,12 +80,13 @@ func (s inspector) List(ctx context.Context, q store.Query, cursor string) (page
 					continue
 				}
 			}
-			p.page, number, err = s.scan(ctx, node, &q, number)
+			p.page, number, err = s.scan(ctx, node, &q, number, count)
+			count = min(count*q.Size()/max(len(p.page), 1), 4*count)
 			switch {
 			case number != 0:
-				p.next = addrs[i] + " " + strconv.FormatUint(number, 10)
+				p.next = fmt.Sprint(addrs[i], " ", number, " ", count)
 			case i+1 < len(addrs):
-				p.next = addrs[i+1] + " 0"
+				p.next = fmt.Sprint(addrs[i+1], " 0 ", count)
 			}
 			return p, err
 		}
@@ -103,15 +106,15 @@ type scanned struct {
 
 var globEscaper = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`)
 
+// maxCount is the greatest COUNT of a SCAN.
+const maxCount = 1000
+
 // scan returns what one SCAN of a node finds, and its next cursor.
-func (s inspector) scan(ctx context.Context, node rueidis.Client, q *store.Query, cursor uint64) (page []store.Record, next uint64, err error) {
+func (s inspector) scan(ctx context.Context, node rueidis.Client, q *store.Query, cursor uint64, count int) (
+	page []store.Record, next uint64, err error) {
 	b := node.B()
 	notDone := len(q.States) > 0 && !slices.Contains(q.States, store.Done)
-	count := int64(q.Size())
-	if q.Match != nil || notDone || q.Policy != "" || q.ID != (store.ID{}) { // few may be wanted
-		count = min(10*count, 1000)
-	}
-	found, err := node.Do(ctx, b.Scan().Cursor(cursor).Match(globEscaper.Replace(q.Prefix)+"*").Count(count).Build()).AsScanEntry()
+	found, err := node.Do(ctx, b.Scan().Cursor(cursor).Match(globEscaper.Replace(q.Prefix)+"*").Count(int64(count)).Build()).AsScanEntry()
 	if err != nil {
 		return nil, 0, err
 	}
@@ -130,7 +133,14 @@ func (s inspector) scan(ctx context.Context, node rueidis.Client, q *store.Query
 		switch head, err := answer.ToString(); {
 		case err != nil && !isForeign(err):
 			return nil, 0, err
-		case err == nil && head != "" && (head[0] != 'D' || !notDone): // else it has gone, is not wanted, or somebody else's
+		case err != nil || head == "" || head[0] == 'D' && notDone: // it is somebody else's, has gone, or is not wanted
+		case q.Brief && head[0] == 'D':
+			if r, err := parseRecord(head, -1); err == nil {
+				if told := r.told(keys[i], 0); q.Wants(&told) {
+					page = append(page, told)
+				}
+			}
+		default:
 			wanted, heads = append(wanted, keys[i]), append(heads, head)
 		}
 	}

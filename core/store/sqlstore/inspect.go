@@ -119,8 +119,6 @@ func (p spot) cursor() string {
 	return base64.RawURLEncoding.EncodeToString(append(binary.BigEndian.AppendUint64(nil, uint64(p.begun)), p.key...))
 }
 
-var errCursor = errors.New("sqlstore: list: the cursor is none of this store's")
-
 // after returns the first spot behind a cursor.
 func after(cursor string) (spot, error) {
 	if cursor == "" {
@@ -128,7 +126,7 @@ func after(cursor string) (spot, error) {
 	}
 	b, err := base64.RawURLEncoding.DecodeString(cursor)
 	if err != nil || len(b) < 8 {
-		return spot{}, errCursor
+		return spot{}, store.ErrCursor
 	}
 	return spot{begun: int64(binary.BigEndian.Uint64(b)), key: string(b[8:]) + "\x00"}, nil
 }

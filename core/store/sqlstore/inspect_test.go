@@ -82,10 +82,8 @@ func TestListsEachOnce(t *testing.T) {
 			require.NoError(t, s.Capabilities().Inspect.Change(t.Context(), key, lookup(t, s, key), store.Change{}))
 		}
 		assert.Empty(t, list(t, s, store.Query{}))
-		for _, cursor := range []string{"?", "AAAA"} {
-			_, _, err := s.Capabilities().Inspect.List(t.Context(), store.Query{}, cursor)
-			assert.ErrorContains(t, err, "cursor")
-		}
+		_, _, err = s.Capabilities().Inspect.List(t.Context(), store.Query{}, "AAAA")
+		assert.ErrorIs(t, err, store.ErrCursor, "too short")
 	})
 }
 
