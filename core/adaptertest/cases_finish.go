@@ -1,6 +1,7 @@
 package adaptertest
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -14,7 +15,7 @@ import (
 )
 
 // finishCases: what has been begun is finished; what has been given up is no result.
-var finishCases = slices.Concat(givenUpCases, []testCase{
+var finishCases = slices.Concat(givenUpCases, shutdownCases, []testCase{
 	{
 		name: "a status, when the context has ended",
 		why:  "adapter.Empty: a status without a body is an answer",
@@ -347,6 +348,41 @@ var givenUpCases = func() (all []testCase) {
 				ask{anOrder, replayed, ""},
 			}
 			all = append(all, left, late)
+		}
+	}
+	return all
+}()
+
+// shutdownCases: what handlers answer when a shutdown has ended their contexts is not the operation's answer.
+var shutdownCases = func() (all []testCase) {
+	for name, give := range map[string]func(Call) error{
+		"by an error": func(c Call) error { return c.Report(fmt.Errorf("ask the bank: %w", c.Context().Err())) },
+		"by a 500":    func(c Call) error { return c.NoContent(500) },
+	} {
+		for _, rendered := range []bool{false, true} {
+			where, needs := "", Features{}
+			if rendered {
+				where, needs = ", under an error middleware", Features{OuterErrors: true}
+			}
+			all = append(all, testCase{
+				name:    "a shutdown that is answered " + name + where,
+				why:     "a client takes a 500 for the operation's answer: it gets 503 shutting_down, and tries again elsewhere",
+				needs:   needs,
+				policy:  core.Policy{Key: core.Header(core.Required)},
+				app:     App{Errors: rendered},
+				handler: givesUp(give),
+				noBare:  true,
+				steps: []step{
+					begin{"first", request{keys: []string{"k-1"}, body: order}},
+					then(func(s *env) {
+						over, cancel := context.WithCancel(s.Context())
+						cancel()
+						_ = s.engine.Drain(over)
+					}),
+					await{"first", refused(codes.ShuttingDown)},
+					observed(core.Released),
+				},
+			})
 		}
 	}
 	return all
