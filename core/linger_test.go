@@ -514,20 +514,23 @@ func TestInterruptedRuns(t *testing.T) {
 			return answer(500, "of the handler")
 		}, false},
 	} {
-		for code, ends := range map[string]func(e *core.Engine, s *spy){
-			"shutting_down": func(e *core.Engine, _ *spy) { _ = e.Drain(over()) },
-			"unfinished":    func(_ *core.Engine, s *spy) { s.renew = lost },
-			"":              func(*core.Engine, *spy) {}, // the client has left
+		for code, ends := range map[string]func(e *core.Engine){
+			"shutting_down": func(e *core.Engine) { _ = e.Drain(over()) },
+			"unfinished":    func(*core.Engine) {}, // its lease is lost
+			"":              func(*core.Engine) {}, // the client has left
 		} {
 			bubble(t, name+" "+code, func(t *testing.T) {
 				records := &spy{Store: newStore(t)}
+				if code == "unfinished" {
+					records.renew = lost
+				}
 				e := core.MustNew(core.Config{User: byUser, Store: records})
 				policy := tc.policy
 				policy.Linger = -1
 				ctx, leave := context.WithCancel(t.Context())
 				defer leave()
 				c := post("{}", nil).withKey("k").doing(tc.handler).after(func(run context.Context) {
-					if ends(e, records); code == "" {
+					if ends(e); code == "" {
 						leave()
 					}
 					<-run.Done()

@@ -61,8 +61,12 @@ var ErrSealed = errors.New("idem: what is stored can't be opened")
 //
 //	digest=<base64>,2027-01=<base64>,2026-07=<base64>
 //
-// An error names an entry by its number, or a key by its name, and holds nothing else of them. Empty text is an error, too.
+// An error names an entry by its number, or a key by its name, and holds nothing else of them. Empty text is an error: leave Config.Seal nil
+// to seal nothing.
 func ParseSeal(text string) (*Seal, error) {
+	if strings.TrimSpace(text) == "" {
+		return nil, errors.New("idem: the text of a Seal is empty; a name, '=' and base64 (openssl rand -base64 32) for each key are needed")
+	}
 	var s Seal
 	for i, entry := range strings.Split(text, ",") {
 		name, value, isKey := strings.Cut(strings.TrimSpace(entry), "=")

@@ -100,6 +100,37 @@ func ExampleVerify_slack() {
 	// 200 handled 1
 }
 
+// One message may come as several events, when it concerns several apps of the workspace. Its channel and time identify it, and Slack has signed them.
+func ExampleVerify_ownIdentity() {
+	engine, r, receive := service()
+	key := sign.Must(sign.NewSenderKey(sign.KeyConfig{ID: "slack"}, "8f742231b10e8888abcd99yyyzzz85a5"))
+	verifier := sign.Must(sign.NewVerifier(sign.Config{
+		Scheme: sign.Slack("slack"), Keys: sign.Must(sign.NewRing(key)), Window: 5 * time.Minute, GuardedByKey: true,
+		Observe: sign.LogEvents(slog.Default(), slog.LevelInfo),
+	}))
+	policy := core.SignedEvent()
+	policy.Name = "slack-messages"
+	identify := func(c *gin.Context) {
+		var body struct {
+			Event struct{ Channel, TS string }
+		}
+		if err := c.ShouldBindBodyWithJSON(&body); err != nil || body.Event.TS == "" {
+			return // the event's own id stands
+		}
+		ctx := c.Request.Context()
+		sender, _ := core.CallerFrom(ctx)
+		c.Request = c.Request.WithContext(core.WithCallerEvent(ctx, sender, body.Event.Channel+" "+body.Event.TS))
+	}
+	r.POST("/hooks/slack", ginidem.Verify(verifier), identify, ginidem.New(engine.MustGuard(policy)), receive)
+
+	for _, id := range []string{"Ev1", "Ev2"} {
+		signed(sign.Slack("slack"), key, time.Now(), `{"event_id":"`+id+`","event":{"channel":"C1","ts":"1355517523.000005"}}`).to(r, "/hooks/slack")
+	}
+	// Output:
+	// 200 handled 1
+	// 200 handled 1
+}
+
 // Endpoints for Shopify, whose topics may have the same body, and are not signed: each has a route, and a guard with a name of its own.
 func ExampleVerify_shopify() {
 	engine, r, receive := service()
