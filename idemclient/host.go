@@ -61,7 +61,7 @@ func (b *budget) take(perSecond int, within time.Duration) (wait time.Duration, 
 		used = kept
 	}
 	used = used.Add(time.Second / time.Duration(perSecond))
-	if wait = used.Sub(now); wait >= within {
+	if wait = used.Sub(now); wait > within {
 		return 0, false
 	}
 	b.used = used

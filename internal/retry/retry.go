@@ -100,16 +100,17 @@ func (p Policy) next(ctx context.Context, r Request, try Try, n, counted int) (t
 	if counted >= p.MaxTries || p.MaxTries == 1 {
 		return 0, NoTries
 	}
-	pause, within := p.pause(try, n), p.MaxWait
-	if pause > within {
-		return 0, TooLong
-	}
+	within := p.MaxWait
 	if deadline, ok := ctx.Deadline(); ok {
-		if within = min(within, time.Until(deadline)); pause >= within {
-			return 0, NoTime
-		}
+		within = min(within, time.Until(deadline)-1) // at the deadline there is no time for a try
 	}
-	if r.IsExpired(pause) {
+	pause := p.pause(try, n, within)
+	switch {
+	case pause > p.MaxWait:
+		return 0, TooLong
+	case pause > within:
+		return 0, NoTime
+	case r.IsExpired(pause):
 		return 0, Expired
 	}
 	if try.Verdict == Again {
@@ -127,16 +128,17 @@ const (
 	doublings  = 6 // up to 6.4 s
 )
 
-// pause returns what Retry-After asks for and a little more, or else a random pause that grows with n.
-func (p Policy) pause(try Try, n int) time.Duration {
+// pause returns what Retry-After asks for and a little more, but for that little not more than within; or else a random pause
+// that grows with n.
+func (p Policy) pause(try Try, n int, within time.Duration) time.Duration {
 	grown := firstPause << min(n, doublings)
 	pause := min(grown/2+rand.N(grown), p.MaxWait)
 	if try.Response != nil {
-		// Those who were told the same do not come at the same moment.
-		if asked := After(try.Response); asked > p.MaxWait {
+		if asked := After(try.Response); asked > 0 {
 			pause = asked
-		} else if asked > 0 {
-			pause = min(asked+rand.N(min(asked/4+1, grown)), p.MaxWait)
+			if more := min(asked/4, grown, within-asked); more > 0 {
+				pause += rand.N(more) // those who were told the same do not come at the same moment
+			}
 		}
 	}
 	return max(pause, try.Apart)
