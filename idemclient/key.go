@@ -26,7 +26,7 @@ const (
 // both of which are one key; other services may take only one of them. It has 1 to 255 printable ASCII characters.
 // firstSent is when it was first sent, or at the latest when it was stored; if that is longer ago than
 // [Transport.KeyLifetime], or lies more than a minute ahead, nothing is sent ([ErrOutcomeUnknown]). Zero: it has not been
-// sent yet.
+// sent yet. For a key that the run of a guard has derived (core.Run.Derive) it is core.Run.Begun.
 //
 // The key is for one operation: requests of the context with another method or URL are refused. Safe methods and hosts that
 // are not guarded do not get it.
