@@ -12,16 +12,16 @@ import (
 
 var errBegunUnknown = errors.New("it is not known when the operation was begun")
 
-// Begun returns when the first run of the operation was begun, the same in all its attempts: none of the keys that
-// it has derived by [Run.ID] is older. (The key of a call under a key that somebody has chosen is older, if that was used for an operation
-// before this one.) It is for what must not be sent again after some time, as by idemclient.WithKey.
+// Begun returns when the first run of the operation was begun. It is the same in all attempts. It is for what must not be sent
+// again after some time, as by idemclient.WithKey: no key that [Run.Derive] has made for the operation was sent before. (But
+// a key that somebody has chosen, and used for an operation before this one, has the same derived keys.)
 //
-// A first attempt knows it. A later one looks it up in the store, once: one round trip, and the time is by the clock of [store.Record].Begun. Call it
-// outside of transactions of that store.
+// A first attempt knows it. A later one looks it up in the store, once: one round trip, and the time is by the clock of
+// [store.Record].Begun. Call it outside of transactions of that store.
 //
-// The error is [store.ErrLost] if the run does not hold its claim any more, by errors.Is [codes.NoRun] if r is nil, or the store's. It
-// also is one if the store can't be looked into ([store.Capabilities].Inspect), and where the store has failed and FailOpen has let a request
-// pass with a key that somebody has chosen.
+// The error is [store.ErrLost] if the run does not hold its claim any more, by errors.Is [codes.NoRun] if r is nil, or the
+// store's. It is also an error if the store can't be looked into ([store.Capabilities].Inspect), and if the store has failed
+// and FailOpen has let a request pass with a key that somebody has chosen.
 func (r *Run) Begun(ctx context.Context) (time.Time, error) {
 	if r == nil {
 		return time.Time{}, refusal(codes.NoRun).because(errNoRun)

@@ -77,10 +77,10 @@ var (
 //
 // # How long a key is good
 //
-// The other side must remember the key for longer than the operation may be tried again. That is at least [Record].RememberAbandoned (24 h)
-// after its latest attempt, and each attempt begins that time anew. If the other side has forgotten the key by then, it runs a second
-// time. So send no key that is older than the other side's retention: [Run.Begun] says when the operation was begun, and idemclient.WithKey takes
-// it.
+// The other side must remember the key for longer than the operation may be tried again. That is at least
+// [Record].RememberAbandoned (24 h) after its latest attempt, and each attempt begins that time anew. If the other side has
+// forgotten the key by then, it runs a second time. So send no key that is older than the other side's retention: [Run.Begun]
+// says when the operation was begun, and idemclient.WithKey takes it.
 //
 // # Failures
 //

@@ -129,8 +129,10 @@ func ExampleWithKey_derived() {
 		}
 	}))
 	defer bank.Close()
-	client := &http.Client{Transport: &idemclient.Transport{Hosts: []string{strings.TrimPrefix(bank.URL, "http://")}, MaxTries: 2, KeyLifetime: 24 * time.Hour}}
-	engine := core.MustNew(core.Config{User: core.SharedByAllCallers(), Secrets: []core.Secret{{Name: "s1", Key: []byte("32 random bytes from a safe place")}}})
+	host := strings.TrimPrefix(bank.URL, "http://")
+	client := &http.Client{Transport: &idemclient.Transport{Hosts: []string{host}, MaxTries: 2, KeyLifetime: 24 * time.Hour}}
+	secrets := []core.Secret{{Name: "s1", Key: []byte("32 random bytes from a safe place")}}
+	engine := core.MustNew(core.Config{User: core.SharedByAllCallers(), Secrets: secrets})
 	orders := httpidem.New(engine.MustGuard(core.Policy{}))(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if err := charge(r.Context(), client, bank.URL); err != nil {
 			w.WriteHeader(http.StatusBadGateway) // the next attempt has the same key, and knows when it was first sent
@@ -159,7 +161,8 @@ func charge(ctx context.Context, client *http.Client, url string) error {
 	if err != nil {
 		return err
 	}
-	r, err := http.NewRequestWithContext(idemclient.WithKey(ctx, key, begun), http.MethodPost, url+"/charges", strings.NewReader(`{"amount":500}`))
+	ctx = idemclient.WithKey(ctx, key, begun)
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, url+"/charges", strings.NewReader(`{"amount":500}`))
 	if err != nil {
 		return err
 	}

@@ -95,6 +95,8 @@ func TestTries(t *testing.T) {
 		{name: "one try", transport: &idemclient.Transport{MaxTries: 1}, answers: []any{refused(409, codes.InProgress, "1")}, sent: 1, why: "no more tries", last: 409},
 		{name: "a certificate of somebody else", answers: []any{&tls.CertificateVerificationError{Err: errReset}}, sent: 1, why: "would not help"},
 		{name: "GET", method: "GET", answers: []any{errReset, answer(503), done}, sent: 3, status: 201},
+		{name: "QUERY", method: "QUERY", answers: []any{errReset, answer(503), done}, sent: 3, status: 201},
+		{name: "a Base that returns nothing", answers: []any{nothing}, sent: 1, why: "another try would not help; sent once: idemclient: Transport.Base has returned no response and no error"},
 		{name: "DELETE", method: "DELETE", answers: []any{errReset, answer(503), done}, sent: 3, status: 201},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -113,7 +115,7 @@ func TestTries(t *testing.T) {
 				assert.Less(t, took, c.waited*3/2+3*time.Second)
 				for _, s := range base.sent {
 					assert.Equal(t, base.sent[0].key, s.key)
-					assert.Equal(t, c.method != "GET", s.keys == 1)
+					assert.Equal(t, c.method != "GET" && c.method != "QUERY", s.keys == 1)
 					assert.Equal(t, "bytes", s.body)
 				}
 				for i, body := range base.bodies {
@@ -141,12 +143,15 @@ func TestTries(t *testing.T) {
 					assert.Equal(t, c.last, e.Response.StatusCode)
 				} else {
 					assert.Nil(t, e.Response)
-					assert.ErrorIs(t, err, errReset)
+					assert.True(t, errors.Is(err, errReset) || c.name == "a Base that returns nothing")
 				}
 			})
 		})
 	}
 }
+
+// nothing is what no Base may answer.
+func nothing(*http.Request) (*http.Response, error) { return nil, nil }
 
 // The pauses double, up to some seconds.
 func TestPauses(t *testing.T) {

@@ -12,7 +12,7 @@ import (
 var checkpoints = []testCase{
 	{
 		name:  "the next run of an operation gets its steps",
-		why:   "a step that has finished must not run again: a takeover, and the retry of a run that has failed, get all steps, as they were, and from the last Checkpoint only; and both know when it was begun",
+		why:   "a step that has finished must not run again: takeovers and retries get all steps, as they were, and from the last Checkpoint only; and the operation was begun when it was",
 		needs: needCheckpoint,
 		run: func(s *env) {
 			every := make([]byte, 256<<10) // the limit, and bytes of all kinds

@@ -5,11 +5,13 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"math"
 	"math/rand/v2"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -154,14 +156,49 @@ func IsTransient(status int) bool {
 	return false
 }
 
-// IsSafe reports whether a method asks for nothing to be done (RFC 9110, section 9.2.1).
+// IsSafe reports whether a method asks for nothing to be done (RFC 9110, section 9.2.1; RFC 10008 for QUERY).
 func IsSafe(method string) bool {
 	switch method {
-	case "", http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace:
+	case "", http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace, "QUERY":
 		return true
 	}
 	return false
 }
+
+// Check returns an error if net/http can't send r, so that no try would help. It does not read the body.
+func Check(r *http.Request) error {
+	switch {
+	case r.Method != "" && !isToken(r.Method):
+		return fmt.Errorf("%q is no method", r.Method)
+	case strings.ContainsFunc(r.URL.RequestURI(), isControl):
+		return errors.New("the URL has a control character")
+	case r.Body == nil && r.ContentLength != 0:
+		return fmt.Errorf("there is no body, but ContentLength is %d", r.ContentLength)
+	}
+	for _, fields := range []http.Header{r.Header, r.Trailer} {
+		for name, values := range fields {
+			if !isToken(name) {
+				return fmt.Errorf("%q is no name of a header field", name)
+			}
+			for _, value := range values {
+				if strings.ContainsFunc(value, func(c rune) bool { return c != '\t' && isControl(c) }) {
+					return fmt.Errorf("the value of %s has a control character", name) // it may be a secret
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// isToken reports whether s is a token (RFC 9110, section 5.6.2).
+func isToken(s string) bool {
+	return s != "" && !strings.ContainsFunc(s, func(c rune) bool {
+		return c <= ' ' || c >= 0x7f || strings.ContainsRune(`"(),/:;<=>?@[\]{}`, c)
+	})
+}
+
+// isControl reports whether c is a control character.
+func isControl(c rune) bool { return c < ' ' || c == 0x7f }
 
 // After parses Retry-After (RFC 9110, section 10.2.3): seconds, or a date. Zero: there is none, it is malformed, or it is past.
 func After(resp *http.Response) time.Duration {
@@ -172,23 +209,21 @@ func After(resp *http.Response) time.Duration {
 	case errors.Is(err, strconv.ErrRange):
 		return math.MaxInt64
 	}
-	return max(Until(resp, field), 0)
+	until, _ := Until(resp, field)
+	return max(until, 0)
 }
 
-// Until returns how long after the response date is, by the clock of the server if it tells its Date. Zero: it is no date.
-func Until(resp *http.Response, date string) time.Duration {
-	if date == "" {
-		return 0
-	}
+// Until returns how long after the response date is, by the clock of the server if it tells its Date, and false if it is no date.
+func Until(resp *http.Response, date string) (time.Duration, bool) {
 	at, err := http.ParseTime(date)
 	if err != nil {
-		return 0
+		return 0, false
 	}
 	now, err := http.ParseTime(resp.Header.Get("Date"))
 	if err != nil {
 		now = time.Now()
 	}
-	return at.Sub(now)
+	return at.Sub(now), true
 }
 
 const (
