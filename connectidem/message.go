@@ -106,7 +106,8 @@ func eachAny(m protoreflect.Message, do func(protoreflect.Message)) {
 // encode returns what is stored of a response, or of an error if that is not nil. The error says that it can't be.
 func encode(response any, failed *connect.Error) (*rpckit.Answer, error) {
 	if failed != nil {
-		s := &spb.Status{Code: int32(failed.Code()), Message: failed.Message()}
+		// What is no UTF-8 becomes U+FFFD, as on the wire.
+		s := &spb.Status{Code: int32(failed.Code()), Message: string([]rune(failed.Message()))}
 		for _, d := range failed.Details() {
 			s.Details = append(s.Details, &anypb.Any{TypeUrl: "type.googleapis.com/" + d.Type(), Value: d.Bytes()})
 		}

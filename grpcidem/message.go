@@ -117,7 +117,9 @@ func eachAny(m protoreflect.Message, do func(protoreflect.Message)) {
 // encode returns what is stored of a response, or of a status if that is not nil. The error says that it can't be.
 func encode(response any, s *status.Status) (*rpckit.Answer, error) {
 	if s != nil {
-		b, err := proto.Marshal(s.Proto())
+		p := s.Proto()
+		p.Message = string([]rune(p.Message)) // what is no UTF-8 becomes U+FFFD, as on the wire
+		b, err := proto.Marshal(p)
 		return &rpckit.Answer{Status: b}, err
 	}
 	m := message(response)
