@@ -299,6 +299,7 @@ func TestNeverSent(t *testing.T) {
 		"a field's value":             {func(r *http.Request) { r.Header.Set("X-A", "1\nX-B: 2") }, "the value of X-A has a control character", false},
 		"a trailer's value":           {func(r *http.Request) { r.Trailer = http.Header{"X-A": {"\x7f"}} }, "the value of X-A has a control character", false},
 		"the URL":                     {func(r *http.Request) { r.URL.Opaque = "//api.test/a\x01" }, "the URL has a control character", false},
+		"the query":                   {func(r *http.Request) { r.URL.RawQuery = "a=\n" }, "the URL has a control character", false},
 		"no body of some length":      {func(r *http.Request) { r.Body, r.GetBody = nil, nil }, "there is no body, but ContentLength is 5", false},
 		"a body that is shorter":      {func(r *http.Request) { r.ContentLength = 6 }, "the body has 5 bytes, but ContentLength is 6", true},
 		"a body that is longer":       {func(r *http.Request) { r.ContentLength = 4 }, "the body has more bytes than ContentLength, which is 4", true},

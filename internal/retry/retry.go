@@ -170,7 +170,7 @@ func Check(r *http.Request) error {
 	switch {
 	case r.Method != "" && !isToken(r.Method):
 		return fmt.Errorf("%q is no method", r.Method)
-	case strings.ContainsFunc(r.URL.RequestURI(), isControl):
+	case strings.ContainsFunc(r.URL.Opaque, isControl) || strings.ContainsFunc(r.URL.RawQuery, isControl):
 		return errors.New("the URL has a control character")
 	case r.Body == nil && r.ContentLength != 0:
 		return fmt.Errorf("there is no body, but ContentLength is %d", r.ContentLength)
