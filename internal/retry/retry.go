@@ -215,6 +215,9 @@ func After(resp *http.Response) time.Duration {
 
 // Until returns how long after the response date is, by the clock of the server if it tells its Date, and false if it is no date.
 func Until(resp *http.Response, date string) (time.Duration, bool) {
+	if date == "" {
+		return 0, false
+	}
 	at, err := http.ParseTime(date)
 	if err != nil {
 		return 0, false
