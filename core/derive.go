@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/idem-go/idem/core/codes"
 	"github.com/idem-go/idem/core/internal/canon"
@@ -75,6 +76,13 @@ var (
 //   - Keys that somebody has chosen ([Header], [Func], [CallerEvent], [SignedEvent], a [Task]): of call and the stored key. So it survives even the
 //     loss of the record, and two users who have chosen the same key have different ones. But a client that uses its
 //     key again, when the result has been forgotten or with other parameters after a failure, gets the same derived key for ever.
+//
+// # How long a key is good
+//
+// The other side must remember the key for longer than the operation may be tried again. That is at least
+// [Record].RememberAbandoned (24 h) after its latest attempt, and each attempt begins that time anew. If the other side has
+// forgotten the key by then, it runs a second time. So send no key that is older than the other side's retention: [Run.Begun]
+// says when the operation was begun, and idemclient.WithKey takes it.
 //
 // # Failures
 //
@@ -160,6 +168,9 @@ func (g *Guard) passing(ctx context.Context, id *identity, d *decision) context.
 	u := &unprotected{Context: ctx}
 	u.run.guard, u.run.key, u.run.attempt = g, id.key, 1
 	u.passed = d.refusal
+	if !g.chosen() || id.key == (Key{}) {
+		u.run.begun.Store(time.Now().UnixNano())
+	}
 	u.run.progress.Store(&u.progress)
 	return u
 }

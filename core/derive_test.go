@@ -493,8 +493,11 @@ func TestRunsThatHoldNoClaim(t *testing.T) {
 				assert.Zero(t, run.ID())
 				assert.Zero(t, run.Owner())
 				assert.NoError(t, run.Renew(ctx))
+				began, err := run.Begun(ctx)
+				assert.Equal(t, tc.same, err != nil, "%s: a key that was derived before", name)
+				assert.True(t, tc.same || time.Since(began) < time.Minute, began)
 				run.Abandon() // decides nothing
-				_, err := core.RequireRun(ctx)
+				_, err = core.RequireRun(ctx)
 				assert.ErrorIs(t, err, tc.code, name)
 				for range 2 {
 					key, err := run.Derive("call")

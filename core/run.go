@@ -22,6 +22,7 @@ type Run struct {
 	attempt  uint64
 	takeover bool
 	goesOn   bool         // with an operation whose record was kept for it
+	begun    atomic.Int64 // when the operation was, in ns since 1970; 0: not known yet, see Begun
 	inTx     atomic.Int32 // how many transactions are under way, see BeginTx
 
 	guard   *Guard
@@ -200,6 +201,9 @@ func (g *Guard) begin(ctx context.Context, outer *Run, c *claimant, grant store.
 	now := time.Now()
 	if run.started.IsZero() { // a local store has answered just now
 		run.started = now
+	}
+	if grant.ID == c.claim.ID {
+		run.begun.Store(run.started.UnixNano())
 	}
 	run.open() // before it is listed: from then on it may be ended
 	if !g.engine.runs.begin(run, now) {

@@ -18,6 +18,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -36,6 +37,8 @@ var languages = []struct {
 	build func(t *testing.T, dir string)
 	// command runs the client that signs, or the one that tries again; URL and Idempotency-Key follow.
 	command, send func(dir string) []string
+	// stops tries once, for half a second. Nil: the language sets no limit of its own; the URL follows.
+	stops func(dir string) []string
 	// vector prints, somewhere, the signature of the test vector; the URL follows.
 	vector func(dir string) []string
 	// raw clients send URLs as they are; others escape what is not ASCII.
@@ -70,6 +73,16 @@ var languages = []struct {
 		},
 		command: func(string) []string { return []string{"python3", "clients/sign.py"} },
 		send:    func(string) []string { return []string{"python3", "clients/send.py"} },
+		stops: func(string) []string {
+			return []string{"python3", "-B", "-c", `if True:
+				import sys
+				sys.path.insert(0, "clients")
+				import send
+				try:
+					send.send(sys.argv[1], b"{}", tries=1, try_timeout=0.5)
+				except send.NoAnswer:
+					sys.exit(3)`}
+		},
 		vector: func(string) []string {
 			return []string{"python3", "-B", "-c", `if True:
 				import sys
@@ -102,6 +115,17 @@ var languages = []struct {
 							Map.of("Idempotency-Key", "\"k-1\"", "content-type", " application/json "), "{\"amount\":5,\"to\":\"bob\"}".getBytes(),
 							java.time.Instant.ofEpochSecond(1700000000), "n-0123456789abcdef").get("X-Signature"));
 					}
+				}
+				class Stops {
+					public static void main(String[] args) throws Exception {
+						var request = java.net.http.HttpRequest.newBuilder(java.net.URI.create(args[0])).timeout(java.time.Duration.ofMillis(500))
+							.POST(java.net.http.HttpRequest.BodyPublishers.noBody()).build();
+						try {
+							Send.send(java.net.http.HttpClient.newHttpClient(), request, "k-1", 1, java.time.Duration.ofSeconds(60));
+						} catch (Send.NoAnswer none) {
+							System.exit(3);
+						}
+					}
 				}`), 0o600))
 			output(t, "javac", "-encoding", "UTF-8", "-d", dir, "clients/Sign.java", "clients/Send.java", vector)
 			// It is one file, which java runs as it is; compiling it each time takes too long here.
@@ -110,6 +134,7 @@ var languages = []struct {
 		},
 		command: func(dir string) []string { return java(dir, "Sign") },
 		send:    func(dir string) []string { return java(dir, "Send") },
+		stops:   func(dir string) []string { return java(dir, "Stops") },
 		vector:  func(dir string) []string { return java(dir, "Vector") },
 	},
 	{
@@ -162,6 +187,7 @@ func TestClients(t *testing.T) {
 			}
 			clientIsUnderstood(t, l.command(dir), l.raw)
 			clientTriesAgain(t, l.send(dir))
+			clientMeetsOddAnswers(t, l.send(dir), l.stops, dir)
 		})
 	}
 }
@@ -300,6 +326,60 @@ func clientTriesAgain(t *testing.T, command []string) {
 	_, _, code = post(t, "", `{}`, append(command, "http://127.0.0.1:"+port+"/busy")...)
 	require.NotZero(t, code)
 	require.EqualValues(t, 21, requests.Load(), "an hour is too long to wait")
+}
+
+// clientMeetsOddAnswers has a client meet what few services answer.
+func clientMeetsOddAnswers(t *testing.T, command []string, stops func(string) []string, dir string) {
+	var requests atomic.Int64
+	if command[0] == "node" {
+		requests.Store(1) // JavaScript's dates have more digits: the client gives up
+	}
+	port := serve(t, http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		n := requests.Add(1)
+		switch {
+		case req.URL.Path == "/octal":
+			w.Header().Set("Retry-After", "099")
+			w.WriteHeader(http.StatusTooManyRequests)
+		case req.URL.Path == "/drip":
+			w.Header().Set("Content-Length", "100")
+			for range 100 {
+				if _, err := io.WriteString(w, "x"); err != nil || http.NewResponseController(w).Flush() != nil {
+					return
+				}
+				select {
+				case <-time.After(100 * time.Millisecond):
+				case <-req.Context().Done():
+					return
+				}
+			}
+		case n == 1:
+			w.Header().Set("Retry-After", "Sat, 01 Jan 10000 00:00:00 GMT") // HTTP has four digits for a year
+			w.WriteHeader(http.StatusTooManyRequests)
+		case n == 2:
+			w.Header().Set("Retry-After", "tomorrow")
+			w.WriteHeader(http.StatusTooManyRequests)
+		default:
+			if req.URL.Path == "/early" {
+				w.WriteHeader(http.StatusProcessing)
+				w.WriteHeader(http.StatusEarlyHints)
+			}
+			w.WriteHeader(http.StatusCreated)
+			_, _ = io.WriteString(w, "caf\xe9 \xff\x00.") // the client may have gone
+		}
+	}), nil)
+	for _, path := range []string{"/", "/early"} {
+		status, answer, code := post(t, "", `{}`, append(command, "http://127.0.0.1:"+port+path)...)
+		require.Equal(t, "201", status)
+		require.Equal(t, "caf\xe9 \xff\x00.", answer)
+		require.Zero(t, code)
+	}
+	require.EqualValues(t, 4, requests.Load())
+	_, _, code := post(t, "", `{}`, append(command, "http://127.0.0.1:"+port+"/octal")...)
+	require.True(t, code == 3 || command[0] == "node" && code == 1, code) // which returns the last answer
+	if stops != nil {
+		_, _, code := post(t, "", "", append(stops(dir), "http://127.0.0.1:"+port+"/drip")...)
+		require.Equal(t, 3, code, "an answer that comes in drops")
+	}
 }
 
 func isASCII(s string) bool {

@@ -46,21 +46,80 @@ func message(v any) proto.Message {
 
 var errNoMessage = errors.New("grpcidem: no Protobuf message")
 
+// deterministic is how requests are marshalled to be compared.
+var deterministic = proto.MarshalOptions{Deterministic: true}
+
 // digest returns the fingerprint of a request.
 func digest(request any) (string, error) {
 	m := message(request)
 	if m == nil {
 		return "", errNoMessage
 	}
-	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
+	holds := false
+	eachAny(m.ProtoReflect(), func(protoreflect.Message) { holds = true })
+	if holds {
+		m = proto.Clone(m)
+		canonical(m.ProtoReflect(), anyDepth)
+	}
+	b, err := deterministic.Marshal(m)
 	sum := sha256.Sum256(b)
 	return hex.EncodeToString(sum[:]), err
+}
+
+// anyDepth is how deep messages in an Any in an Any are compared by their content. It bounds what a call costs.
+const anyDepth = 8
+
+// canonical marshals the messages that each Any in m holds anew, if the program knows their types: who has made them may have
+// marshalled their maps in another order.
+func canonical(m protoreflect.Message, depth int) {
+	eachAny(m, func(a protoreflect.Message) {
+		url, value := a.Descriptor().Fields().ByNumber(1), a.Descriptor().Fields().ByNumber(2)
+		t, err := protoregistry.GlobalTypes.FindMessageByURL(a.Get(url).String())
+		if err != nil || depth == 0 {
+			return
+		}
+		held := t.New()
+		if proto.Unmarshal(a.Get(value).Bytes(), held.Interface()) != nil {
+			return
+		}
+		canonical(held, depth-1)
+		if b, err := deterministic.Marshal(held.Interface()); err == nil {
+			a.Set(value, protoreflect.ValueOfBytes(b))
+		}
+	})
+}
+
+// eachAny calls do with each google.protobuf.Any in m.
+func eachAny(m protoreflect.Message, do func(protoreflect.Message)) {
+	if m.Descriptor().FullName() == "google.protobuf.Any" {
+		do(m)
+		return
+	}
+	m.Range(func(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+		switch {
+		case f.Message() == nil, f.IsMap() && f.MapValue().Message() == nil:
+		case f.IsMap():
+			v.Map().Range(func(_ protoreflect.MapKey, v protoreflect.Value) bool {
+				eachAny(v.Message(), do)
+				return true
+			})
+		case f.IsList():
+			for i := range v.List().Len() {
+				eachAny(v.List().Get(i).Message(), do)
+			}
+		default:
+			eachAny(v.Message(), do)
+		}
+		return true
+	})
 }
 
 // encode returns what is stored of a response, or of a status if that is not nil. The error says that it can't be.
 func encode(response any, s *status.Status) (*rpckit.Answer, error) {
 	if s != nil {
-		b, err := proto.Marshal(s.Proto())
+		p := s.Proto()
+		p.Message = string([]rune(p.Message)) // what is no UTF-8 becomes U+FFFD, as on the wire
+		b, err := proto.Marshal(p)
 		return &rpckit.Answer{Status: b}, err
 	}
 	m := message(response)

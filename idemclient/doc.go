@@ -31,10 +31,10 @@
 // # Keys
 //
 // A request that asks for something to be done (POST, PUT, PATCH, DELETE, and every other method that is not safe by RFC
-// 9110) has an Idempotency-Key. It is the request's own, if the caller has set the field; or that of [WithKey]; or a new
+// 9110 or RFC 10008) has an Idempotency-Key. It is the request's own, if the caller has set the field; or that of [WithKey]; or a new
 // one of 128 random bits. It is the same in all tries, and in redirects to guarded hosts that keep the method (307, 308).
 // Redirects that change the method (301, 302, 303) are followed once, without a key. A redirect to a host that is not
-// guarded does not get the key. GET, HEAD, OPTIONS and TRACE get no key, and are tried again like the others.
+// guarded does not get the key. GET, HEAD, OPTIONS, TRACE and QUERY get no key, and are tried again like the others.
 //
 // One request is one operation: a loop that sends a request anew after an error needs WithKey, or each round is an
 // operation of its own. A key that lives in this process only is lost with it. Where an operation must not happen twice

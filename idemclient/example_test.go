@@ -8,6 +8,7 @@ import (
 	"log"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -115,4 +116,60 @@ func pay(ctx context.Context, client *http.Client, url string, p payment) error 
 		return fmt.Errorf("refused: %s", resp.Status)
 	}
 	return nil
+}
+
+// A call downstream has a key that is the same in all attempts of the handler's operation. It is sent for as long as the bank
+// remembers it, counted from the first attempt.
+func ExampleWithKey_derived() {
+	keys := make(map[string]bool)
+	bank := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		keys[r.Header.Get("Idempotency-Key")] = true
+		if r.Header.Get("X-Attempt") == "1" {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+	}))
+	defer bank.Close()
+	host := strings.TrimPrefix(bank.URL, "http://")
+	client := &http.Client{Transport: &idemclient.Transport{Hosts: []string{host}, MaxTries: 2, KeyLifetime: 24 * time.Hour}}
+	secrets := []core.Secret{{Name: "s1", Key: []byte("32 random bytes from a safe place")}}
+	engine := core.MustNew(core.Config{User: core.SharedByAllCallers(), Secrets: secrets})
+	orders := httpidem.New(engine.MustGuard(core.Policy{}))(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if err := charge(r.Context(), client, bank.URL); err != nil {
+			w.WriteHeader(http.StatusBadGateway) // the next attempt has the same key, and knows when it was first sent
+		}
+	}))
+	for range 2 {
+		w := httptest.NewRecorder()
+		orders.ServeHTTP(w, httptest.NewRequest("POST", "/orders", strings.NewReader("coffee=1")))
+		fmt.Println(w.Code)
+	}
+	fmt.Println(len(keys), "key")
+	client.CloseIdleConnections()
+	// Output:
+	// 502
+	// 200
+	// 1 key
+}
+
+func charge(ctx context.Context, client *http.Client, url string) error {
+	run := core.RunFrom(ctx)
+	key, err := run.Derive("bank/charge")
+	if err != nil {
+		return err
+	}
+	begun, err := run.Begun(ctx)
+	if err != nil {
+		return err
+	}
+	ctx = idemclient.WithKey(ctx, key, begun)
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, url+"/charges", strings.NewReader(`{"amount":500}`))
+	if err != nil {
+		return err
+	}
+	r.Header.Set("X-Attempt", strconv.FormatUint(run.Attempt(), 10))
+	resp, err := client.Do(r)
+	if err != nil {
+		return err // idemclient.ErrOutcomeUnknown: the key is too old; a person has to look
+	}
+	return resp.Body.Close()
 }

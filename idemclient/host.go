@@ -18,18 +18,21 @@ func parseHosts(names []string) ([]host, error) {
 	hosts := make([]host, len(names))
 	for i, name := range names {
 		u, err := url.Parse("//" + name)
-		if err != nil || u.Host != name || u.Hostname() == "" || strings.Contains(name, "*") || strings.Contains(u.Hostname(), ":") && name[0] != '[' {
+		if err != nil || u.Host != name || hostname(u) == "" || strings.Contains(name, "*") || strings.Contains(u.Hostname(), ":") && name[0] != '[' {
 			return nil, fmt.Errorf("idemclient: Transport.Hosts: %q is not a host (api.example.com) or a host with a port (api.example.com:8443)", name)
 		}
-		hosts[i].name, hosts[i].port = strings.ToLower(u.Hostname()), u.Port()
+		hosts[i].name, hosts[i].port = hostname(u), u.Port()
 	}
 	return hosts, nil
 }
 
+// hostname returns the name of the host in lower case, without the dot that may end it.
+func hostname(u *url.URL) string { return strings.ToLower(strings.TrimSuffix(u.Hostname(), ".")) }
+
 // guarded returns the guarded host to which u leads. Nil: it leads to another one.
 func (t *Transport) guarded(u *url.URL) (*host, error) {
 	t.once.Do(func() { t.hosts, t.fault = parseHosts(t.Hosts) })
-	name, port := strings.ToLower(u.Hostname()), u.Port()
+	name, port := hostname(u), u.Port()
 	if port == "" {
 		port = map[string]string{"http": "80", "https": "443"}[u.Scheme]
 	}
@@ -61,7 +64,7 @@ func (b *budget) take(perSecond int, within time.Duration) (wait time.Duration, 
 		used = kept
 	}
 	used = used.Add(time.Second / time.Duration(perSecond))
-	if wait = used.Sub(now); wait >= within {
+	if wait = used.Sub(now); wait > within {
 		return 0, false
 	}
 	b.used = used

@@ -26,7 +26,7 @@ const (
 // both of which are one key; other services may take only one of them. It has 1 to 255 printable ASCII characters.
 // firstSent is when it was first sent, or at the latest when it was stored; if that is longer ago than
 // [Transport.KeyLifetime], or lies more than a minute ahead, nothing is sent ([ErrOutcomeUnknown]). Zero: it has not been
-// sent yet.
+// sent yet. For a key that the run of a guard has derived (core.Run.Derive) it is core.Run.Begun.
 //
 // The key is for one operation: requests of the context with another method or URL are refused. Safe methods and hosts that
 // are not guarded do not get it.
@@ -110,6 +110,20 @@ func changesMethod(r *http.Request) bool {
 	return r.Response != nil && r.Response.Request != nil && r.Response.Request.Method != r.Method
 }
 
+// spelled returns r with the Idempotency-Key under the name by which [http.Header.Get] finds it. net/http sends it under any.
+func spelled(r *http.Request) *http.Request {
+	for name := range r.Header {
+		if name != keyHeader && strings.EqualFold(name, keyHeader) {
+			r = r.WithContext(r.Context())
+			r.Header = r.Header.Clone()
+			r.Header[keyHeader] = append(r.Header[keyHeader], r.Header[name]...)
+			delete(r.Header, name)
+			return spelled(r)
+		}
+	}
+	return r
+}
+
 // withoutKey returns r without an Idempotency-Key, in which http.Client puts that of the first request after each redirect.
 func withoutKey(r *http.Request) *http.Request {
 	if r.Header.Get(keyHeader) == "" {
@@ -149,7 +163,10 @@ type Error struct {
 // Error returns how often the request was sent, why it is not sent again, and what the last try has brought. It does not
 // contain the key.
 func (e *Error) Error() string {
-	text := fmt.Sprintf("idemclient: %s; sent %d times", e.why, e.Tries)
+	text := "idemclient: " + e.why + "; sent once"
+	if e.Tries != 1 {
+		text = fmt.Sprintf("idemclient: %s; sent %d times", e.why, e.Tries)
+	}
 	if e.Response != nil {
 		text += fmt.Sprintf("; the last answer is %d %s", e.Response.StatusCode, http.StatusText(e.Response.StatusCode))
 	}

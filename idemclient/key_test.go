@@ -21,6 +21,7 @@ func TestKeys(t *testing.T) {
 	}
 	for _, c := range []struct {
 		name, method, url, field string
+		lower                    string // a field whose name is in lower case
 		ctx                      context.Context
 		key, fault               string // key is a regular expression; empty: there is none
 		passed                   bool   // what fails is not tried again
@@ -33,6 +34,11 @@ func TestKeys(t *testing.T) {
 		{name: "stored", method: "POST", url: "https://api.test/a", ctx: chosen("order-1"), key: `^order-1$`},
 		{name: "stored, a string", method: "POST", url: "https://api.test/a", ctx: chosen(`"order 1"`), key: `^"order 1"$`},
 		{name: "the request's own", method: "POST", url: "https://api.test/a", field: "order-1", key: `^order-1$`},
+		{name: "the request's own, in lower case", method: "POST", url: "https://api.test/a", lower: "order-1", key: `^order-1$`},
+		{name: "in lower case, and another one", method: "POST", url: "https://api.test/a", ctx: chosen("order-1"), lower: "order-2", fault: "another one"},
+		{name: "another host, in lower case", method: "POST", url: "https://other.test/a", lower: "order-1", key: `^order-1$`, passed: true},
+		{name: "a trailing dot", method: "POST", url: "https://api.test./a", key: `^"[A-Z2-7]{26}"$`},
+		{name: "a trailing dot, and a port", method: "POST", url: "https://dot.test:8443/a", key: `^"[A-Z2-7]{26}"$`},
 		{name: "both", method: "POST", url: "https://api.test/a", ctx: chosen("order-1"), field: "order-1", key: `^order-1$`},
 		{name: "two", method: "POST", url: "https://api.test/a", ctx: chosen("order-1"), field: "order-2", fault: "another one"},
 		{name: "an empty one", method: "POST", url: "https://api.test/a", ctx: chosen(""), fault: "1 to 255"},
@@ -51,7 +57,7 @@ func TestKeys(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			base := &script{answers: []any{errReset, answer(200)}}
-			transport := &idemclient.Transport{Hosts: []string{"Api.test", "one.test:443", "[::1]"}, Base: base, MaxWait: time.Millisecond}
+			transport := &idemclient.Transport{Hosts: []string{"Api.test", "one.test:443", "[::1]", "dot.test.:8443"}, Base: base, MaxWait: time.Millisecond}
 			if c.ctx == nil {
 				c.ctx = t.Context()
 			}
@@ -59,6 +65,9 @@ func TestKeys(t *testing.T) {
 			r.Method = c.method
 			if c.field != "" {
 				r.Header.Set("Idempotency-Key", c.field)
+			}
+			if c.lower != "" {
+				r.Header["idempotency-key"] = []string{c.lower}
 			}
 			if c.name == "an upgrade" {
 				r.Header.Set("Upgrade", "websocket")
@@ -122,7 +131,7 @@ func TestKeys(t *testing.T) {
 	_, err = transport.RoundTrip(request(t.Context(), t, "POST", "https://api.test/a", ""))
 	require.NoError(t, err)
 	require.Empty(t, base.sent[len(base.sent)-1].key)
-	for _, host := range []string{"", "https://api.test", "api.test/v1", "*.api.test", "ann@api.test", "a b", "::1"} {
+	for _, host := range []string{"", ".", "https://api.test", "api.test/v1", "*.api.test", "ann@api.test", "a b", "::1"} {
 		body := &watched{Reader: strings.NewReader("bytes")}
 		r := request(t.Context(), t, "POST", "https://api.test/a", "")
 		r.Body = body
@@ -154,6 +163,8 @@ func TestKeyLifetime(t *testing.T) {
 			{name: "another machine's clock", first: -30 * time.Second, answers: []any{answer(201)}, sent: 1},
 			{name: "a clock that was set back", first: -time.Hour, answers: []any{answer(201)}, unknown: true},
 			{name: "an answer says when", transport: &idemclient.Transport{MaxTries: 100}, answers: []any{expiring, errReset, running}, sent: 10, waited: 90 * time.Second, unknown: true},
+			{name: "an answer says now", answers: []any{answer(503, "Retry-After", "1", "Date", "Tue, 14 Nov 2023 22:13:20 GMT", "Idempotency-Key-Expires", "Tue, 14 Nov 2023 22:13:20 GMT"), answer(201)}, sent: 1, unknown: true},
+			{name: "an answer says nothing", answers: []any{answer(503, "Retry-After", "1", "Idempotency-Key-Expires", "soon"), answer(201)}, sent: 2, waited: time.Second},
 			{name: "an answer says later", first: 24*time.Hour - 15*time.Second, answers: []any{expiring, running, answer(201)}, sent: 3, waited: 20 * time.Second},
 		} {
 			base := &script{answers: c.answers}
@@ -262,12 +273,20 @@ func TestRedirects(t *testing.T) {
 		})
 	}
 
+	// Whatever its spelling.
+	evil := &script{answers: []any{answer(200)}}
+	low := request(t.Context(), t, "POST", "https://api.test/a", "bytes")
+	low.Header["idempotency-key"] = []string{"order-1"}
+	_, err := (&http.Client{Transport: &idemclient.Transport{Hosts: hosts, Base: byHost{"api.test": {answers: []any{to(307, "https://evil.test/")}}, "evil.test": evil}}}).Do(low)
+	require.NoError(t, err)
+	require.Empty(t, evil.sent[0].key)
+
 	// Nor does a later GET have it; and back at a guarded host the operation has its key again.
 	net := byHost{"api.test": {answers: []any{to(307, "https://evil.test/"), to(303, "https://evil.test/c"), answer(200)}},
 		"evil.test": {answers: []any{to(307, "https://api.test/b"), to(302, "https://api.test/d")}}}
 	r := request(t.Context(), t, "POST", "https://api.test/a", "bytes")
 	r.Header.Set("Idempotency-Key", "order-1")
-	_, err := (&http.Client{Transport: &idemclient.Transport{Hosts: hosts, Base: net}}).Do(r)
+	_, err = (&http.Client{Transport: &idemclient.Transport{Hosts: hosts, Base: net}}).Do(r)
 	require.NoError(t, err)
 	var keys []string
 	for _, s := range append(net["api.test"].sent, net["evil.test"].sent...) {

@@ -36,7 +36,13 @@ type script struct {
 }
 
 func (s *script) RoundTrip(r *http.Request) (*http.Response, error) {
-	now := sent{at: time.Now(), method: r.Method, url: r.URL.String(), key: r.Header.Get("Idempotency-Key"), keys: len(r.Header.Values("Idempotency-Key")),
+	var keys []string
+	for name, values := range r.Header {
+		if strings.EqualFold(name, "Idempotency-Key") {
+			keys = append(keys, values...)
+		}
+	}
+	now := sent{at: time.Now(), method: r.Method, url: r.URL.String(), key: strings.Join(keys, ","), keys: len(keys),
 		length: r.ContentLength, hasGetBody: r.GetBody != nil, noBody: r.Body == nil || r.Body == http.NoBody}
 	if r.Body != nil {
 		body, err := io.ReadAll(r.Body)

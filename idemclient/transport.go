@@ -28,7 +28,8 @@ import (
 type Transport struct {
 	// Hosts are the guarded hosts: those whose services take an Idempotency-Key. Each is a name, which stands for all its
 	// ports, or a name with a port; without wildcards. Requests to other hosts are passed on to Base, as are CONNECT and
-	// requests for an upgrade of the protocol. Empty: all are.
+	// requests for an upgrade of the protocol. A dot at the end of a name makes no difference. Empty: no host is guarded, and
+	// every request is only passed on.
 	Hosts []string
 	// Base sends the requests. Nil: [http.DefaultTransport].
 	Base http.RoundTripper
@@ -92,6 +93,9 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err != nil {
 		closeBody(r)
 		return nil, err
+	}
+	if h != nil || earlier(r) != nil {
+		r = spelled(r)
 	}
 	changed := changesMethod(r)
 	if h != nil && changed || earlier(r) != nil && (h == nil || retry.IsSafe(r.Method)) {
@@ -165,6 +169,8 @@ type call struct {
 	request *http.Request // the last try
 	read    []byte        // the beginning of its answer
 	tries   int
+	last    retry.Try // what it has brought
+	lost    bool      // there is no body for another one
 }
 
 // maxKept is the length of the longest body that is kept in memory, in bytes.
@@ -172,6 +178,9 @@ const maxKept = 1 << 20
 
 // open finds out the key and the body of all tries.
 func (c *call) open() error {
+	if err := retry.Check(c.r); err != nil {
+		return fmt.Errorf("idemclient: %w", err)
+	}
 	if err := c.setKey(); err != nil {
 		return err
 	}
@@ -244,6 +253,17 @@ func (c *call) body() (io.ReadCloser, error) {
 
 // Send makes one try.
 func (c *call) Send() retry.Try {
+	try := c.send()
+	if c.lost && c.last.Err != nil {
+		try.Err = fmt.Errorf("%w: %w", c.last.Err, try.Err)
+	} else if c.lost {
+		try.Response = c.last.Response
+	}
+	c.last = try
+	return try
+}
+
+func (c *call) send() retry.Try {
 	began := time.Now()
 	c.request, c.read, c.outer.Apart, c.outer.Fault = nil, nil, 0, nil
 	ctx, cancel := context.WithCancelCause(retry.NewContext(c.r.Context(), &c.outer))
@@ -260,7 +280,7 @@ func (c *call) Send() retry.Try {
 		cancel(nil)
 		return retry.Try{Err: err, Verdict: verdict, Apart: c.outer.Apart}
 	}
-	if expires := retry.Until(resp, resp.Header.Get(expiresHeader)); expires != 0 {
+	if expires, ok := retry.Until(resp, resp.Header.Get(expiresHeader)); ok {
 		c.outer.Lifetime = began.Add(expires).Sub(c.outer.First)
 	}
 	resp.Body = &body{c.read, resp.Body, cancel}
@@ -282,6 +302,7 @@ func (c *call) roundTrip(ctx context.Context, cancel context.CancelCauseFunc) (*
 		n := new(atomic.Int64)
 		ctx, began = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteHeaders: func() { n.Add(1) }}), n
 	}
+	var long *sending
 	r := c.r.WithContext(ctx)
 	r.Header = r.Header.Clone()
 	if r.Header == nil {
@@ -296,12 +317,13 @@ func (c *call) roundTrip(ctx context.Context, cancel context.CancelCauseFunc) (*
 		r.GetBody = nil
 		var err error
 		if r.Body, err = c.body(); err != nil {
+			c.lost = true
 			return nil, retry.Final, fmt.Errorf("the body for another try: %w", err)
 		}
-		if limit != nil && (c.length < 0 || c.length > inOneGo) {
-			s := &sending{ReadCloser: r.Body, limit: limit, timeout: timeout}
-			defer s.stop()
-			r.Body = s
+		if c.length < 0 || c.length > inOneGo {
+			long = &sending{ReadCloser: r.Body, limit: limit, timeout: timeout}
+			defer long.stop()
+			r.Body = long
 		}
 	} else if r.Body != nil {
 		r.Body = http.NoBody
@@ -317,7 +339,15 @@ func (c *call) roundTrip(ctx context.Context, cancel context.CancelCauseFunc) (*
 		if _, never := errors.AsType[*tls.CertificateVerificationError](err); never || c.outer.Fault != nil {
 			return nil, retry.Final, err
 		}
+		if n := c.bodyLength(long); n > c.length {
+			return nil, retry.Final, fmt.Errorf("the body has more bytes than ContentLength, which is %d: %w", c.length, err)
+		} else if n < c.length {
+			return nil, retry.Final, fmt.Errorf("the body has %d bytes, but ContentLength is %d: %w", n, c.length, err)
+		}
 		return nil, retry.Again, err
+	}
+	if resp == nil {
+		return nil, retry.Final, errNothing
 	}
 	if resp.Request == nil {
 		resp.Request = r
@@ -329,6 +359,28 @@ func (c *call) roundTrip(ctx context.Context, cancel context.CancelCauseFunc) (*
 		return resp, retry.Again, err
 	}
 	return resp, c.judge(resp), nil
+}
+
+var errNothing = errors.New("idemclient: Transport.Base has returned no response and no error")
+
+// bodyLength returns how many bytes the body has, but no more than one beyond ContentLength; where it is not known, ContentLength.
+func (c *call) bodyLength(long *sending) int64 {
+	if !c.hasBody || c.kept != nil || c.length < 0 {
+		return c.length
+	}
+	if long != nil {
+		return long.bytes(c.length)
+	}
+	body, err := c.r.GetBody()
+	if err != nil {
+		return c.length
+	}
+	defer body.Close()
+	n, err := io.Copy(io.Discard, io.LimitReader(body, c.length+1))
+	if err != nil {
+		return c.length
+	}
+	return n
 }
 
 // maxAnswer is how much of an answer is read before it is returned, in bytes.
@@ -411,7 +463,9 @@ func (c *call) giveUp(last retry.Try, why retry.Why) error {
 	e := &Error{Key: c.outer.Key, FirstSent: c.outer.First, Tries: c.tries, Response: last.Response}
 	switch why {
 	case retry.Stands:
-		e.why = "another try would not help"
+		if e.why = "another try would not help"; c.lost {
+			e.why = "the body can't be read again"
+		}
 	case retry.NoTries:
 		if e.why = "no more tries"; c.once {
 			e.why = "the body can't be read again"
@@ -465,14 +519,27 @@ const inOneGo = 64 << 10
 type sending struct {
 	io.ReadCloser
 	mu      sync.Mutex
-	limit   *time.Timer // nil: the try is over
+	limit   *time.Timer // nil: there is none, or the try is over
 	timeout time.Duration
+	read    int64
+	ended   bool
+}
+
+// bytes returns how many bytes the body has, if so many were read that it is not length.
+func (s *sending) bytes(length int64) int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ended || s.read > length {
+		return s.read
+	}
+	return length
 }
 
 func (s *sending) Read(p []byte) (int, error) {
 	n, err := s.ReadCloser.Read(p)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.read, s.ended = s.read+int64(n), err == io.EOF
 	if s.limit != nil {
 		s.limit.Reset(s.timeout)
 	}

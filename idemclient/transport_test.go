@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -86,12 +87,16 @@ func TestTries(t *testing.T) {
 		{name: "asked to wait for ages", answers: []any{answer(503, "Retry-After", "99999999999999999999")}, sent: 1, why: "wait too long", last: 503},
 		{name: "running for too long", answers: []any{refused(409, codes.InProgress, "31")}, sent: 1, why: "wait too long", last: 409},
 		{name: "MaxWait", transport: &idemclient.Transport{MaxWait: time.Hour}, answers: []any{answer(503, "Retry-After", "3000"), done}, sent: 2, status: 201, waited: 50 * time.Minute},
+		{name: "asked to wait for MaxWait", answers: []any{answer(503, "Retry-After", "30"), done}, sent: 2, status: 201, waited: 30*time.Second - 1},
+		{name: "asked for a short MaxWait each time", transport: &idemclient.Transport{MaxWait: time.Second}, answers: []any{answer(429, "Retry-After", "1")}, sent: 5, why: "no more tries", last: 429, waited: 4*time.Second - 1},
 		{name: "a short MaxWait bounds its own pauses", transport: &idemclient.Transport{MaxWait: time.Millisecond}, answers: []any{errReset, done}, sent: 2, status: 201},
 		{name: "503 for ever", answers: []any{answer(503)}, sent: 5, why: "no more tries; sent 5 times; the last answer is 503 Service Unavailable", last: 503},
 		{name: "errors for ever", answers: []any{errReset}, sent: 5, why: "no more tries; sent 5 times: connection reset"},
 		{name: "one try", transport: &idemclient.Transport{MaxTries: 1}, answers: []any{refused(409, codes.InProgress, "1")}, sent: 1, why: "no more tries", last: 409},
 		{name: "a certificate of somebody else", answers: []any{&tls.CertificateVerificationError{Err: errReset}}, sent: 1, why: "would not help"},
 		{name: "GET", method: "GET", answers: []any{errReset, answer(503), done}, sent: 3, status: 201},
+		{name: "QUERY", method: "QUERY", answers: []any{errReset, answer(503), done}, sent: 3, status: 201},
+		{name: "a Base that returns nothing", answers: []any{nothing}, sent: 1, why: "another try would not help; sent once: idemclient: Transport.Base has returned no response and no error"},
 		{name: "DELETE", method: "DELETE", answers: []any{errReset, answer(503), done}, sent: 3, status: 201},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -99,8 +104,10 @@ func TestTries(t *testing.T) {
 				base := &script{answers: c.answers}
 				transport := cmp.Or(c.transport, new(idemclient.Transport))
 				transport.Base, transport.Hosts = base, hosts
+				ctx, cancel := context.WithTimeout(t.Context(), 24*time.Hour) // which changes nothing
+				defer cancel()
 				began := time.Now()
-				resp, err := transport.RoundTrip(request(t.Context(), t, cmp.Or(c.method, "POST"), "https://api.test/a", "bytes"))
+				resp, err := transport.RoundTrip(request(ctx, t, cmp.Or(c.method, "POST"), "https://api.test/a", "bytes"))
 				took := time.Since(began)
 
 				require.Len(t, base.sent, c.sent)
@@ -108,7 +115,7 @@ func TestTries(t *testing.T) {
 				assert.Less(t, took, c.waited*3/2+3*time.Second)
 				for _, s := range base.sent {
 					assert.Equal(t, base.sent[0].key, s.key)
-					assert.Equal(t, c.method != "GET", s.keys == 1)
+					assert.Equal(t, c.method != "GET" && c.method != "QUERY", s.keys == 1)
 					assert.Equal(t, "bytes", s.body)
 				}
 				for i, body := range base.bodies {
@@ -136,12 +143,15 @@ func TestTries(t *testing.T) {
 					assert.Equal(t, c.last, e.Response.StatusCode)
 				} else {
 					assert.Nil(t, e.Response)
-					assert.ErrorIs(t, err, errReset)
+					assert.True(t, errors.Is(err, errReset) || c.name == "a Base that returns nothing")
 				}
 			})
 		})
 	}
 }
+
+// nothing is what no Base may answer.
+func nothing(*http.Request) (*http.Response, error) { return nil, nil }
 
 // The pauses double, up to some seconds.
 func TestPauses(t *testing.T) {
@@ -181,6 +191,18 @@ func TestContext(t *testing.T) {
 		body, err := io.ReadAll(e.Response.Body)
 		require.NoError(t, err)
 		require.Len(t, body, 64<<10)
+
+		// What is added to a Retry-After takes no try.
+		base.answers = []any{answer(503, "Retry-After", "10", "body", "later"), answer(201)}
+		for range 20 {
+			base.sent = nil
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second+time.Millisecond)
+			resp, err := (&idemclient.Transport{Hosts: hosts, Base: base}).RoundTrip(request(ctx, t, "POST", "https://api.test/a", "bytes"))
+			cancel()
+			require.NoError(t, err)
+			require.Equal(t, 201, resp.StatusCode)
+		}
+		base.answers = base.answers[:1]
 
 		left := errors.New("the user has left")
 		ctx, leave := context.WithCancelCause(t.Context())
@@ -334,6 +356,24 @@ func TestBudget(t *testing.T) {
 			require.Len(t, base.sent, count+5)
 		})
 	}
+}
+
+// A turn that is MaxWait away is waited for.
+func TestTurnAtMaxWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		base := &script{answers: []any{errReset}}
+		transport := &idemclient.Transport{Hosts: hosts, Base: base, Budget: 1, MaxTries: 2, MaxWait: time.Second}
+		var callers sync.WaitGroup
+		for range 3 {
+			r := request(t.Context(), t, "POST", "https://api.test/a", "bytes")
+			callers.Go(func() {
+				_, err := transport.RoundTrip(r)
+				assert.ErrorIs(t, err, errReset)
+			})
+		}
+		callers.Wait()
+		require.Len(t, base.sent, 5)
+	})
 }
 
 func TestAnswersAddToTheBudget(t *testing.T) {

@@ -28,8 +28,10 @@ export interface IdemInit extends RequestInit {
 export function intent(name?: string): Intent;
 
 /**
- * Does what the platform's fetch does; GET, HEAD, OPTIONS and TRACE pass untouched. All others get an
+ * Does what the platform's fetch does; GET, HEAD, OPTIONS, TRACE and QUERY pass untouched. All others get an
  * Idempotency-Key, and are tried again with the same key after a network error, 409 in_progress, 429 and 503.
+ *
+ * A redirect does not take the key to another origin, unless init has redirect: "follow".
  *
  * It returns the answer that is final, or the last one when there are no more tries or no more time. It throws
  * what the platform's fetch throws: for wrong arguments at once, after a network error when there are no more

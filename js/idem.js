@@ -1,14 +1,14 @@
 // idem.js: one key for one intent, a fetch that tries again under it, forms that are sent once.
-// As a classic script and a module it can't export: it sets the global idem, of which idem.mjs makes exports.
+// Only idem.mjs exports.
 // https://github.com/idem-go/idem, MIT license
 (() => {
   "use strict";
 
   const KEY = "Idempotency-Key";
 
-  const memory = new Map(); // for what sessionStorage does not take: private mode, quota
+  const memory = new Map(); // what sessionStorage does not take
 
-  // crypto.randomUUID is missing on pages without TLS.
+  // Without TLS there is no randomUUID.
   const newKey = () => crypto.randomUUID?.() ??
     Array.from(crypto.getRandomValues(new Uint8Array(16)), (b) => (b + 256).toString(16).slice(1)).join("");
 
@@ -41,8 +41,7 @@
     };
   }
 
-  // The code of a refusal. Of another origin, a script may be allowed to read the body only. JSON is read to its
-  // end: one that breaks off must come again.
+  // Another origin's header may be hidden. JSON that breaks off must come again.
   async function refusal(response) {
     const code = response.headers.get("Idempotency-Refused");
     const type = response.headers.get("Content-Type");
@@ -56,14 +55,14 @@
     }
   }
 
-  // In milliseconds. A date is compared with the server's clock, if that may be read.
+  // In milliseconds, by the server's clock.
   function retryAfter(headers) {
     const value = headers.get("Retry-After");
     if (/^\d+$/.test(value)) return value * 1000;
     return Date.parse(value) - (Date.parse(headers.get("Date")) || Date.now()) || 0;
   }
 
-  // A longer timer runs at once.
+  // Longer ones run at once.
   const later = (callback, ms) => setTimeout(callback, Math.min(ms, 2 ** 31 - 1));
 
   const sleep = (ms, signal) => new Promise((resolve, reject) => {
@@ -72,10 +71,10 @@
   });
 
   async function fetch(input, init) {
-    const request = new Request(input, init); // throws for all tries
-    if (/^(GET|HEAD|OPTIONS|TRACE)$/.test(request.method)) return globalThis.fetch(request);
+    const request = new Request(input, init); // throws at once
+    if (/^(GET|HEAD|OPTIONS|TRACE|QUERY)$/.test(request.method)) return globalThis.fetch(request);
 
-    if (request.mode == "no-cors") throw new TypeError("idem: a no-cors request can't carry a key");
+    if (request.mode == "no-cors") throw TypeError("idem: a no-cors request can't carry a key");
     let { intent: meant, tries = 8, timeout = 60000, body } = init ?? {};
     if (!meant?.forget) meant = intent(meant);
     const key = request.headers.get(KEY) || meant.key;
@@ -83,9 +82,15 @@
     if (body?.getReader) tries = 1; // a stream can't be sent twice
 
     request.signal.throwIfAborted();
-    const { referrer, referrerPolicy } = request; // a signal of our own would reset them
+    const { referrer, referrerPolicy } = request; // which a signal resets
     const limit = new AbortController();
     const { signal } = limit;
+    const options = { signal, referrer, referrerPolicy };
+    const stays = !init?.redirect && request.redirect == "follow"; // with its key
+    if (stays) {
+      if (request.url.startsWith(globalThis.origin + "/")) options.mode = "same-origin";
+      else options.redirect = "manual";
+    }
     const abort = () => limit.abort(request.signal.reason);
     request.signal.addEventListener("abort", abort);
     const end = Date.now() + timeout;
@@ -94,12 +99,13 @@
       for (let n = 1; ; n++) {
         let response, code, error;
         try {
-          response = await globalThis.fetch(n < tries ? request.clone() : request, { signal, referrer, referrerPolicy });
+          response = await globalThis.fetch(n < tries ? request.clone() : request, options);
           code = await refusal(response);
         } catch (e) {
           error = e;
         }
         signal.throwIfAborted();
+        if (stays && response?.type == "opaqueredirect") throw TypeError("idem: redirect");
 
         const status = error ? 0 : response.status;
         const again = error || status == 429 || status == 503 ||
@@ -108,7 +114,7 @@
         const pause = Math.max(backoff, error ? 0 : retryAfter(response.headers)) + Math.random() * backoff;
         if (!again || !(n < tries) || Date.now() + pause > end) {
           if (error) throw error;
-          const unfinished = again || status >= 500 || /^4(01|08|25)$/.test(status) ||
+          const unfinished = again || status >= 500 || /^(30[78]|401|408|425)$/.test(status) ||
             /^(uncertain|user_missing|body_unreadable)$/.test(code);
           if (!unfinished) meant.forget(key);
           return response;
@@ -142,7 +148,7 @@
     const now = { event };
     sending.set(form, now);
     addEventListener("beforeunload", onLeave, { once: true });
-    // The browser takes the form's data later, without what is disabled: the clicked button's.
+    // The browser takes the form's data later, without a disabled button's.
     setTimeout(() => {
       if (sending.get(form) != now) return;
       if (event.defaultPrevented) return release(form);
@@ -155,8 +161,9 @@
         submitter?.setAttribute("aria-busy", busy);
         if (status) status.textContent = busy ? status.getAttribute("data-idem-status") : "";
       };
-      // Nor is it told of Stop, or a download.
-      const timer = later(() => release(form), 1000 * (+call(form, "getAttribute", "data-idem") || 60));
+      // Nor of Stop, or a download.
+      const seconds = +call(form, "getAttribute", "data-idem") || 60;
+      const timer = later(() => release(form), 1000 * (seconds > 0 ? seconds : 60));
       now.done = () => {
         clearTimeout(timer);
         show(false);
@@ -169,18 +176,18 @@
   function release(form) {
     const { done } = sending.get(form);
     sending.delete(form);
-    if (!sending.size) removeEventListener("beforeunload", onLeave); // it can prevent the back/forward cache
+    if (!sending.size) removeEventListener("beforeunload", onLeave); // it may prevent the cache
     done?.();
   }
 
   const releaseAll = () => sending.forEach((now, form) => release(form));
 
-  // Who is asked whether to leave may stay; timers wait.
+  // Who is asked may stay; timers wait.
   const onLeave = (asked) => setTimeout(() => (asked.defaultPrevented || asked.returnValue) && releaseAll(), 0);
 
   if (globalThis.document) {
     document.addEventListener("submit", onSubmit, true);
-    // Out of the back/forward cache; else it was slow to load.
+    // Out of the back/forward cache.
     addEventListener("pageshow", (event) => event.persisted && releaseAll());
   }
 

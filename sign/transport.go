@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
@@ -57,6 +58,11 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err == nil && leavesOrigin(r) {
 		err = errRedirected
 	}
+	if err == nil && r.URL != nil {
+		if never := retry.Check(r); never != nil {
+			err = fmt.Errorf("sign: %w", never)
+		}
+	}
 	outer := retry.FromContext(r.Context())
 	if err != nil {
 		if outer != nil {
@@ -101,6 +107,9 @@ func (c *call) Send() retry.Try {
 		base = http.DefaultTransport
 	}
 	resp, err := base.RoundTrip(attempt)
+	if resp == nil && err == nil {
+		return retry.Try{Err: errNothing}
+	}
 	try := retry.Try{Response: resp, Err: err, Verdict: judge(resp, err)}
 	if derived { // from the second, so that the next attempt would be a replay in the same one
 		try.Apart = time.Second
@@ -112,7 +121,10 @@ func (*call) Reserve(time.Duration) (time.Duration, bool) { return 0, true }
 func (*call) IsExpired(time.Duration) bool                { return false }
 func (*call) Observe(retry.Try, time.Duration)            {}
 
-var errRedirected = errors.New("sign: a redirect to another host is not signed")
+var (
+	errRedirected = errors.New("sign: a redirect to another host is not signed")
+	errNothing    = errors.New("sign: Transport.Base has returned no response and no error")
+)
 
 // leavesOrigin reports whether r follows a redirect to another origin.
 func leavesOrigin(r *http.Request) bool {

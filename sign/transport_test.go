@@ -46,6 +46,7 @@ func TestTransportTriesAgain(t *testing.T) {
 		{name: "no Idempotency-Key", keyless: true, answers: []any{reset}, sent: 1},
 		{name: "no Idempotency-Key, 503", keyless: true, answers: []any{answerOf(503)}, sent: 1, status: 503},
 		{name: "idempotent by its method", method: "PUT", keyless: true, answers: []any{reset, answerOf(201)}, sent: 2, status: 201},
+		{name: "safe by its method", method: "QUERY", keyless: true, answers: []any{reset, answerOf(201)}, sent: 2, status: 201},
 		{name: "another OperationHeader", header: "x-operation", keyless: true, answers: []any{reset, answerOf(201)}, sent: 2, status: 201},
 		{name: "one attempt", max: 1, answers: []any{reset}, sent: 1},
 		{name: "five attempts", max: 5, answers: []any{reset, reset, reset, reset, answerOf(201)}, sent: 5, status: 201},
@@ -84,6 +85,38 @@ func TestTransportTriesAgain(t *testing.T) {
 		})
 	}
 }
+
+// What net/http can't send is not sent again, nor is what a Base that breaks its contract was given.
+func TestTransportTriesOnce(t *testing.T) {
+	base := &roundTrips{answers: []any{answerOf(201)}}
+	broken := roundTrip(func(r *http.Request) (*http.Response, error) {
+		base.requests = append(base.requests, r)
+		return nil, nil
+	})
+	for name, c := range map[string]struct {
+		base   http.RoundTripper
+		change func(*http.Request)
+		fault  string
+		sent   int
+	}{
+		"a method":                    {base, func(r *http.Request) { r.Method = "PU T" }, `sign: "PU T" is no method`, 0},
+		"a value":                     {base, func(r *http.Request) { r.Header.Set("X-A", "1\n") }, "sign: the value of X-A has a control character", 0},
+		"a Base that returns nothing": {broken, func(*http.Request) {}, "sign: Transport.Base has returned no response and no error", 1},
+		"a tab, and what is no ASCII": {base, func(r *http.Request) { r.Header.Set("X-A", "1\t\u00e9") }, "", 1},
+	} {
+		base.requests = nil
+		r := signtest.NewRequest(t, nil, "http://api.example.com/a", "body")
+		r.Method = "PUT"
+		c.change(r)
+		_, err := (&sign.Transport{Key: signtest.Demo, Base: c.base}).RoundTrip(r)
+		require.Len(t, base.requests, c.sent, name)
+		require.True(t, c.fault == "" && err == nil || c.fault != "" && err != nil && err.Error() == c.fault, "%s: %v", name, err)
+	}
+}
+
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 // The nonces of webhooks are made of seconds: two attempts in one would be one message.
 func TestWebhooksAreTriedAgainASecondLater(t *testing.T) {

@@ -3,6 +3,7 @@ package storetest
 import (
 	"bytes"
 	"fmt"
+	"time"
 
 	"github.com/idem-go/idem/core/store"
 )
@@ -11,7 +12,7 @@ import (
 var checkpoints = []testCase{
 	{
 		name:  "the next run of an operation gets its steps",
-		why:   "a step that has finished must not run again: a takeover, and the retry of a run that has failed, get all steps, as they were, and from the last Checkpoint only",
+		why:   "a step that has finished must not run again: takeovers and retries get all steps, as they were, and from the last Checkpoint only; and the operation was begun when it was",
 		needs: needCheckpoint,
 		run: func(s *env) {
 			every := make([]byte, 256<<10) // the limit, and bytes of all kinds
@@ -37,6 +38,7 @@ var checkpoints = []testCase{
 					if g := s.meet(key, c, store.Acquired, 1); len(g.Steps) > 0 {
 						s.Fatalf("a first run gets steps: %.40q", g.Steps)
 					}
+					begun := s.begun(key)
 					s.checkpoint(key, c.Owner, []byte("of an earlier Checkpoint, and longer"))
 					mine := bytes.Clone(steps)
 					s.checkpoint(key, c.Owner, mine)
@@ -55,6 +57,9 @@ var checkpoints = []testCase{
 							s.Fatalf("%s: attempt %d is %v, attempt %d of %v, with steps of %d bytes; want %v, with %d bytes", name, attempt, g.State, g.Attempt, g.ID, len(g.Steps), c.ID, len(steps))
 						}
 						clear(g.Steps)
+						if again := s.begun(key); !again.Equal(begun) {
+							s.Fatalf("%s: the operation was begun at %v, and attempt %d is told %v", name, begun, attempt, again)
+						}
 						s.powerless(key, c.Owner) // a stale run can't write
 						s.release(key, next.Owner)
 					}
@@ -299,4 +304,17 @@ func (s *env) beginsAnew(key string, c store.Claim, attempt uint64, free bool) {
 	if g := s.acquire(key, c); g.State != store.Acquired || g.Attempt != attempt || g.Free != free || g.ID != c.ID || len(g.Steps) > 0 {
 		s.Fatalf("the claim of %q got %+v; want attempt %d of %v, free %t, without steps", key, g, attempt, c.ID, free)
 	}
+}
+
+// begun returns when the operation under key was begun; zero in a store that can't be looked into.
+func (s *env) begun(key string) time.Time {
+	s.Helper()
+	if s.can.Inspect == nil {
+		return time.Time{}
+	}
+	r, err := s.can.Inspect.Lookup(s.Context(), key)
+	if err != nil {
+		s.Fatalf("Lookup(%q): %v", key, err)
+	}
+	return r.Begun
 }

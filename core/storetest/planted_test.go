@@ -574,6 +574,11 @@ var faults = []struct {
 			v.r.free = !v.r.free
 		}
 	}}},
+	{"begins anew what has failed", "the next run of an operation gets its steps", plant{after: func(v *visit) {
+		if v.method == "Acquire" && v.was != nil && v.grant.Free && v.grant.ID == v.was.id {
+			v.r.begun = v.r.begun.Add(1)
+		}
+	}}},
 	{"a release abandons what was free", "a record that was free is so after a release", plant{after: func(v *visit) {
 		if v.r != nil && v.method == "Release" {
 			v.r.free = false

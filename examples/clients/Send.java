@@ -5,8 +5,6 @@
 //
 // It needs Java 17 or later.
 
-import static java.nio.charset.StandardCharsets.UTF_8;
-
 import java.io.IOException;
 import java.net.URI;
 import java.net.http.HttpClient;
@@ -20,7 +18,10 @@ import java.time.format.DateTimeFormatter;
 import java.util.Optional;
 import java.util.Set;
 import java.util.UUID;
+import java.util.concurrent.ExecutionException;
 import java.util.concurrent.ThreadLocalRandom;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.TimeoutException;
 
 class Send {
     static final Set<Integer> PASSES = Set.of(408, 425, 429, 502, 503, 504);
@@ -55,10 +56,11 @@ class Send {
             String why;
             Throwable cause = null;
             try {
-                var response = client.send(keyed, HttpResponse.BodyHandlers.ofByteArray());
+                var response = receive(client, keyed, Duration.ofNanos(end - System.nanoTime()));
                 String code = response.headers().firstValue("Idempotency-Refused").orElse("");
                 boolean running = code.equals("in_progress");
-                if (!running && !PASSES_AS.contains(code) && !PASSES.contains(response.statusCode())) {
+                if (!running && !PASSES_AS.contains(code) && !PASSES.contains(response.statusCode())
+                        && response.statusCode() >= 200) {
                     return response;
                 }
                 if (running) {
@@ -79,10 +81,26 @@ class Send {
         }
     }
 
+    /** Makes one try. The request's timeout alone would end with the header of the answer. */
+    static HttpResponse<byte[]> receive(HttpClient client, HttpRequest request, Duration left)
+            throws IOException, InterruptedException {
+        var limit = request.timeout().filter(timeout -> timeout.compareTo(left) < 0).orElse(left);
+        var answer = client.sendAsync(request, HttpResponse.BodyHandlers.ofByteArray());
+        try {
+            return answer.get(limit.toMillis(), TimeUnit.MILLISECONDS);
+        } catch (TimeoutException slow) {
+            throw new IOException("the answer takes too long", slow);
+        } catch (ExecutionException failed) {
+            throw new IOException(failed.getCause());
+        } finally {
+            answer.cancel(true);
+        }
+    }
+
     /** What Retry-After asks for, in milliseconds: 0 if it is not there, or is nothing. */
     static long retryAfter(HttpHeaders headers) {
         String value = headers.firstValue("Retry-After").orElse("");
-        if (value.matches("\\d+")) {
+        if (value.matches("[0-9]+")) {
             return value.length() > 9 ? Long.MAX_VALUE / 2 : Long.parseLong(value) * 1000;
         }
         return date(value).map(at -> Math.max(0, Duration.between(
@@ -90,6 +108,9 @@ class Send {
     }
 
     static Optional<Instant> date(String value) {
+        if (value.length() > "Sun, 06 Nov 1994 08:49:37 GMT".length()) {
+            return Optional.empty(); // a year of five digits
+        }
         try {
             return Optional.of(Instant.from(DateTimeFormatter.RFC_1123_DATE_TIME.parse(value)));
         } catch (DateTimeException none) {
@@ -113,7 +134,9 @@ class Send {
         String key = args.length > 1 && !args[1].isEmpty() ? args[1] : newKey();
         try {
             var response = send(HttpClient.newHttpClient(), request.build(), key, 8, Duration.ofSeconds(60));
-            System.out.println(response.statusCode() + " " + new String(response.body(), UTF_8));
+            System.out.print(response.statusCode() + " ");
+            System.out.write(response.body());
+            System.out.println();
             System.exit(response.statusCode() / 100 == 2 ? 0 : 1);
         } catch (NoAnswer none) {
             System.err.println("no answer: " + none.getMessage());

@@ -18,7 +18,8 @@ for (const field of fields) headers.set(...field.split(/:\s*(.*)/s, 2));
 if (key) headers.set("Idempotency-Key", key);
 try {
   const response = await fetch(url, { method: "POST", headers, body: Buffer.concat(chunks), redirect: "manual" });
-  console.log(response.status, await response.text());
+  const body = Buffer.from(await response.arrayBuffer());
+  process.stdout.write(Buffer.concat([Buffer.from(`${response.status} `), body, Buffer.from("\n")]));
   process.exitCode = response.ok ? 0 : 1;
 } catch (error) {
   console.error("no answer:", error.cause ?? error);

@@ -9,6 +9,7 @@ It needs Python 3.9 or later.
 
 import email.utils
 import http.client
+import io
 import random
 import sys
 import time
@@ -28,6 +29,55 @@ class NoAnswer(Exception):
         self.key = key
 
 
+class Timed(io.RawIOBase):
+    """What comes from a socket, until the time is up: a timeout of the socket is for each part of it."""
+
+    def __init__(self, raw, sock):
+        self.raw, self.sock, self.end = raw, sock, time.monotonic() + sock.gettimeout()
+
+    def readable(self):
+        return True
+
+    def readinto(self, part):
+        left = self.end - time.monotonic()
+        if left <= 0:
+            raise TimeoutError("the answer takes too long")
+        self.sock.settimeout(left)
+        return self.raw.readinto(part)
+
+    def close(self):
+        self.raw.close()
+        super().close()
+
+
+class Response(http.client.HTTPResponse):
+    def __init__(self, sock, *args, **kwargs):
+        super().__init__(sock, *args, **kwargs)
+        self.fp = io.BufferedReader(Timed(self.fp.detach(), sock))
+
+    def begin(self):
+        super().begin()
+        while 101 < self.status < 200:  # 102 and 103 announce an answer, as 100 does
+            self.headers = self.length = None
+            super().begin()
+
+
+class Connection(http.client.HTTPConnection):
+    response_class = Response
+
+
+class TLSConnection(http.client.HTTPSConnection):
+    response_class = Response
+
+
+class Handler(urllib.request.HTTPHandler, urllib.request.HTTPSHandler):
+    def http_open(self, request):
+        return self.do_open(Connection, request)
+
+    def https_open(self, request):
+        return self.do_open(TLSConnection, request)
+
+
 class NoRedirects(urllib.request.HTTPRedirectHandler):
     """The key is for one host."""
 
@@ -39,12 +89,17 @@ def retry_after(headers):
     """Returns what Retry-After asks for, in seconds: 0 if it is not there, or is nothing."""
     value = headers.get("Retry-After", "")
     if value.isascii() and value.isdigit():
-        return int(value)
-    at = email.utils.parsedate_tz(value)
-    if at is None:
-        return 0
-    now = email.utils.parsedate_tz(headers.get("Date", ""))
-    return max(0, email.utils.mktime_tz(at) - (email.utils.mktime_tz(now) if now else time.time()))
+        return int(value[-9:]) if len(value.lstrip("0")) < 10 else 10**9
+    now = date(headers.get("Date", ""))
+    return max(0, (date(value) or 0) - (time.time() if now is None else now))
+
+
+def date(value):
+    """Returns a date in seconds since 1970: None if it is none."""
+    try:
+        return email.utils.mktime_tz(email.utils.parsedate_tz(value))
+    except (TypeError, ValueError, IndexError, OverflowError):
+        return None
 
 
 def send(url, body, headers=None, key=None, method="POST", tries=8, patience=60, try_timeout=30):
@@ -55,7 +110,7 @@ def send(url, body, headers=None, key=None, method="POST", tries=8, patience=60,
     """
     key = key or f'"{uuid.uuid4()}"'
     end = time.monotonic() + patience
-    opener = urllib.request.build_opener(NoRedirects)
+    opener = urllib.request.build_opener(Handler, NoRedirects)
     n = 0
     while True:
         n += 1
@@ -92,7 +147,7 @@ def main(url=None, key=None, *fields):
     except NoAnswer as none:
         print("no answer:", none, file=sys.stderr)
         return 3  # it may have been carried out
-    print(status, body.decode())
+    sys.stdout.buffer.write(b"%d %b\n" % (status, body))
     return 0 if 200 <= status < 300 else 1
 
 

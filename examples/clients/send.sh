@@ -21,10 +21,14 @@ send() (
       code=$(field '[Ii]dempotency-[Rr]efused')
       asked=$(field '[Rr]etry-[Aa]fter')
       case $asked in
-      *[!0-9]*) # a date
+      [A-Z][a-z][a-z],\ [0-3][0-9]\ [A-Z][a-z][a-z]\ [0-9][0-9][0-9][0-9]\ [0-2][0-9]:[0-5][0-9]:[0-6][0-9]\ GMT)
         asked=$(date -d "$asked" +%s 2>/dev/null) && asked=$((asked - $(date +%s))) || asked=0
         ;;
-      ??????*) asked=99999 ;;
+      *[!0-9]*) asked=0 ;; # date understands more than HTTP allows
+      *)
+        asked=${asked#"${asked%%[!0]*}"} # 08 is no octal number
+        case $asked in ??????*) asked=99999 ;; esac
+        ;;
       esac
       case $code,$status in
       in_progress,*) n=$((n - 1)) ;;
@@ -63,11 +67,11 @@ main() {
     shift
   done
   file=$(mktemp) || return
-  trap 'rm -f "$file"' EXIT
+  trap 'rm -f "$file" "$file.answer"' EXIT
   cat >"$file"
-  answer=$(send "$file" "$key" --globoff --path-as-is --header 'Content-Type: application/json' "$@" "$url") || return
-  printf '%s\n' "$answer"
-  case $answer in 2*) ;; *) return 1 ;; esac
+  send "$file" "$key" --globoff --path-as-is --header 'Content-Type: application/json' "$@" "$url" >"$file.answer" || return
+  cat "$file.answer" # as it is: no variable holds every byte
+  case $(head -c 1 "$file.answer") in 2) ;; *) return 1 ;; esac
 }
 
 case ${0##*/} in send.sh) main "$@" ;; esac # unless it is sourced

@@ -5,11 +5,13 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"math"
 	"math/rand/v2"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -100,16 +102,17 @@ func (p Policy) next(ctx context.Context, r Request, try Try, n, counted int) (t
 	if counted >= p.MaxTries || p.MaxTries == 1 {
 		return 0, NoTries
 	}
-	pause, within := p.pause(try, n), p.MaxWait
-	if pause > within {
-		return 0, TooLong
-	}
+	within := p.MaxWait
 	if deadline, ok := ctx.Deadline(); ok {
-		if within = min(within, time.Until(deadline)); pause >= within {
-			return 0, NoTime
-		}
+		within = min(within, time.Until(deadline)-1) // at the deadline there is no time for a try
 	}
-	if r.IsExpired(pause) {
+	pause := p.pause(try, n, within)
+	switch {
+	case pause > p.MaxWait:
+		return 0, TooLong
+	case pause > within:
+		return 0, NoTime
+	case r.IsExpired(pause):
 		return 0, Expired
 	}
 	if try.Verdict == Again {
@@ -127,16 +130,17 @@ const (
 	doublings  = 6 // up to 6.4 s
 )
 
-// pause returns what Retry-After asks for and a little more, or else a random pause that grows with n.
-func (p Policy) pause(try Try, n int) time.Duration {
+// pause returns what Retry-After asks for and a little more, but for that little not more than within; or else a random pause
+// that grows with n.
+func (p Policy) pause(try Try, n int, within time.Duration) time.Duration {
 	grown := firstPause << min(n, doublings)
 	pause := min(grown/2+rand.N(grown), p.MaxWait)
 	if try.Response != nil {
-		// Those who were told the same do not come at the same moment.
-		if asked := After(try.Response); asked > p.MaxWait {
+		if asked := After(try.Response); asked > 0 {
 			pause = asked
-		} else if asked > 0 {
-			pause = min(asked+rand.N(min(asked/4+1, grown)), p.MaxWait)
+			if more := min(asked/4, grown, within-asked); more > 0 {
+				pause += rand.N(more) // those who were told the same do not come at the same moment
+			}
 		}
 	}
 	return max(pause, try.Apart)
@@ -152,14 +156,49 @@ func IsTransient(status int) bool {
 	return false
 }
 
-// IsSafe reports whether a method asks for nothing to be done (RFC 9110, section 9.2.1).
+// IsSafe reports whether a method asks for nothing to be done (RFC 9110, section 9.2.1; RFC 10008 for QUERY).
 func IsSafe(method string) bool {
 	switch method {
-	case "", http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace:
+	case "", http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace, "QUERY":
 		return true
 	}
 	return false
 }
+
+// Check returns an error if net/http can't send r, so that no try would help. It does not read the body.
+func Check(r *http.Request) error {
+	switch {
+	case r.Method != "" && !isToken(r.Method):
+		return fmt.Errorf("%q is no method", r.Method)
+	case strings.ContainsFunc(r.URL.Opaque, isControl) || strings.ContainsFunc(r.URL.RawQuery, isControl):
+		return errors.New("the URL has a control character")
+	case r.Body == nil && r.ContentLength != 0:
+		return fmt.Errorf("there is no body, but ContentLength is %d", r.ContentLength)
+	}
+	for _, fields := range []http.Header{r.Header, r.Trailer} {
+		for name, values := range fields {
+			if !isToken(name) {
+				return fmt.Errorf("%q is no name of a header field", name)
+			}
+			for _, value := range values {
+				if strings.ContainsFunc(value, func(c rune) bool { return c != '\t' && isControl(c) }) {
+					return fmt.Errorf("the value of %s has a control character", name) // it may be a secret
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// isToken reports whether s is a token (RFC 9110, section 5.6.2).
+func isToken(s string) bool {
+	return s != "" && !strings.ContainsFunc(s, func(c rune) bool {
+		return c <= ' ' || c >= 0x7f || strings.ContainsRune(`"(),/:;<=>?@[\]{}`, c)
+	})
+}
+
+// isControl reports whether c is a control character.
+func isControl(c rune) bool { return c < ' ' || c == 0x7f }
 
 // After parses Retry-After (RFC 9110, section 10.2.3): seconds, or a date. Zero: there is none, it is malformed, or it is past.
 func After(resp *http.Response) time.Duration {
@@ -170,23 +209,24 @@ func After(resp *http.Response) time.Duration {
 	case errors.Is(err, strconv.ErrRange):
 		return math.MaxInt64
 	}
-	return max(Until(resp, field), 0)
+	until, _ := Until(resp, field)
+	return max(until, 0)
 }
 
-// Until returns how long after the response date is, by the clock of the server if it tells its Date. Zero: it is no date.
-func Until(resp *http.Response, date string) time.Duration {
+// Until returns how long after the response date is, by the clock of the server if it tells its Date, and false if it is no date.
+func Until(resp *http.Response, date string) (time.Duration, bool) {
 	if date == "" {
-		return 0
+		return 0, false
 	}
 	at, err := http.ParseTime(date)
 	if err != nil {
-		return 0
+		return 0, false
 	}
 	now, err := http.ParseTime(resp.Header.Get("Date"))
 	if err != nil {
 		now = time.Now()
 	}
-	return at.Sub(now)
+	return at.Sub(now), true
 }
 
 const (

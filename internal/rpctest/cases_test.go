@@ -197,6 +197,20 @@ func TestStatuses(t *testing.T) {
 	}
 }
 
+// A message that is no UTF-8 is replayed as gRPC sends it: with a replacement for each byte that is none.
+func TestMessageThatIsNoText(t *testing.T) {
+	each(t, config{}, func(*served) (*pb.ErrorInfo, *failure) {
+		return nil, &failure{code: codes.NotFound, message: "caf\xe9 \xff\xfe"}
+	}, func(r *rig) {
+		for i := range 2 {
+			a := r.ask(order, "k-1", "")
+			require.Equal(r, codes.NotFound, a.code, a.message)
+			require.Equal(r, i > 0, a.replayed())
+			require.Equal(r, "caf\ufffd \ufffd\ufffd", string([]rune(a.message)))
+		}
+	})
+}
+
 // What a handler returns is a failure, whatever the code says.
 func TestFailures(t *testing.T) {
 	secret := errors.New("the password of the store is hunter2")

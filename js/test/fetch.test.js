@@ -1,8 +1,10 @@
 import assert from "node:assert/strict";
+import { createServer } from "node:http";
 import { beforeEach, describe, it, mock } from "node:test";
 
 import { answer, define, idle, load, never, offline, refused, serve, settle, Tab } from "../testdata/browser.js";
 
+const platform = globalThis.fetch;
 const url = "https://shop.example/payments";
 const post = (init) => ({ method: "POST", body: '{"amount":5}', intent: "pay", ...init });
 const inProgress = (headers) => refused(409, "in_progress", headers);
@@ -24,7 +26,7 @@ beforeEach(() => {
 });
 
 describe("what is sent", () => {
-  for (const method of ["GET", "HEAD", "OPTIONS"]) {
+  for (const method of ["GET", "HEAD", "OPTIONS", "QUERY"]) {
     it(`${method} passes untouched`, async () => {
       const calls = serve(answer(503));
       const response = await settle(idem.fetch(url, { method, intent: "pay" }));
@@ -124,6 +126,47 @@ describe("what is sent", () => {
 
 const broken = (status, type) => answer(status, { "Content-Type": type },
   new ReadableStream({ pull: (c) => c.error(offline()) }));
+
+describe("where the key goes", () => {
+  const served = async (t, handler) => {
+    const server = createServer(handler).listen(0, "127.0.0.1");
+    await new Promise((resolve) => server.once("listening", resolve));
+    t.after(() => server.close());
+    return `http://127.0.0.1:${server.address().port}/`;
+  };
+
+  for (const status of [307, 308, 302, 303]) {
+    it(`not to another host, by a ${status}`, async (t) => {
+      mock.timers.reset();
+      define("fetch", platform);
+      const went = [];
+      const other = await served(t, (request, response) => { went.push(request.headers); response.end(); });
+      const moved = await served(t, (_, response) => { response.writeHead(status, { Location: other, Connection: "close" }).end(); });
+      assert.equal((await idem.fetch(moved, post())).status, status);
+      assert.deepEqual(went, []);
+      assert.equal(kept() != null, status > 303, "elsewhere it may still have to be done");
+    });
+  }
+
+  it("in a page: by a redirect of its own origin only to that", async (t) => {
+    t.after(() => { delete globalThis.origin; });
+    define("origin", "https://shop.example");
+    const calls = serve(answer(201), answer(201), answer(201));
+    await settle(idem.fetch(url, post()));
+    await settle(idem.fetch("https://api.example/payments", post()));
+    await settle(idem.fetch("https://api.example/payments", post({ redirect: "follow" })));
+    assert.deepEqual(calls.map(({ init }) => [init.mode, init.redirect]),
+      [["same-origin", undefined], [undefined, "manual"], [undefined, undefined]]);
+  });
+
+  it("in a page: nowhere by a redirect of another origin, which does not say whereto", async () => {
+    const opaque = Object.defineProperty(Response.error(), "type", { value: "opaqueredirect" });
+    const calls = serve(opaque);
+    await assert.rejects(settle(idem.fetch(url, post())), /redirect/);
+    assert.equal(calls.length, 1);
+    assert.equal(kept(), calls[0].key);
+  });
+});
 
 describe("what is tried again", () => {
   // A script of another origin does not see a header that is not exposed.

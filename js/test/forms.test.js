@@ -153,7 +153,7 @@ describe("the form is enabled again", () => {
     assert.equal(await page.submit(form, pay), null);
   });
 
-  for (const [value, seconds] of [["", 60], ["5", 5], ["true", 60], ["1e9", 2147483.647]]) {
+  for (const [value, seconds] of [["", 60], ["5", 5], ["true", 60], ["-1", 60], ["0", 60], ["1e9", 2147483.647]]) {
     it(`after ${seconds} seconds with data-idem="${value}": the answer was a download, or somebody has pressed Stop`, async () => {
       form.setAttribute("data-idem", value);
       await page.submit(form, pay);
