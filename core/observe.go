@@ -21,7 +21,7 @@ const (
 	// Started: the claim was acquired; the operation runs now. Takeover says whether it was taken over.
 	Started Kind = iota + 1
 	// Completed: the run has ended and its record was completed. Its result is kept, but without the
-	// response if Err is [store.ErrFull].
+	// response if Err is [store.ErrFull]. Another error of the store is that of an earlier try, whose answer was lost and which has completed it.
 	Completed
 	// Released: the run has ended and its record was released, or kept for the next attempt ([Run.Derive]): the next request runs.
 	Released

@@ -1,6 +1,7 @@
 package core
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -112,7 +113,7 @@ func (u *unsettled) look(calling context.Context) (again bool) {
 	case r.Attempt != c.attempt:
 		u.err = lost
 	case r.State == store.Done:
-		u.event.Kind, u.err = Completed, nil
+		u.event.Kind, u.event.Err, u.err = Completed, cmp.Or(u.event.Err, u.first), nil // such as: no replica has it
 	case r.State == store.Abandoned && u.event.Kind != Completed, r.State == store.Free && u.event.Kind == Released:
 		u.err = nil
 	default:
