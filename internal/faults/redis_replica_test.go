@@ -99,7 +99,9 @@ func TestRedisReplicas(t *testing.T) {
 		s := newShop(t, openRedis(t, master.URL(), redisstore.Config{WaitForReplicas: 1}), core.Policy{})
 		s.while(func(string, uint64) { replica.Kill() })
 		s.until("201", three[0]) // its claim has a replica, its result has none
-		require.True(t, s.saw(core.RunUnfinished))
+		ended := s.ended(1)[0]
+		require.Equal(t, core.Completed, ended.Kind)
+		require.ErrorContains(t, ended.Err, "replicas", "that no replica has it")
 		s.while(nil)
 		s.until("201 replayed", three[0])
 		require.Equal(t, "503 store_unavailable", s.send(three[1]))

@@ -56,22 +56,20 @@ func TestRedisServer(t *testing.T) {
 		}
 		s.report(redisServer, "server frozen beyond the deadline before a hundred claims at once, thawed; Uncertain", "Redis", tally{executions: len(ops)}, ops...)
 	})
-	for _, p := range policies {
-		killing := func(t *testing.T) (*backend.Server, store.Store) {
-			redis, records := fresh(durable...)(t)
-			killed := map[string]bool{}
-			return redis, before{records, func(key string) {
-				if !killed[key] {
-					killed[key] = true
-					redis.Kill()
-				}
-			}}
-		}
-		trier(t, redisServer, "Redis", killing)("server killed between the handler and the result, restarted later; "+p.name, newHastyShop,
-			core.Record{Abandoned: p.abandoned}, p.want, func(redis *backend.Server, s *shop) {
-				s.answers(func() { require.True(s.t, s.saw(core.RunUnfinished)); redis.Start() }, s.until, p.last)
-			})
+	killing := func(t *testing.T) (*backend.Server, store.Store) {
+		redis, records := fresh(durable...)(t)
+		killed := map[string]bool{}
+		return redis, before{records, func(key string) {
+			if !killed[key] {
+				killed[key] = true
+				redis.Kill()
+			}
+		}}
 	}
+	trier(t, redisServer, "Redis", killing)("server killed between the handler and the result, restarted later", newHastyShop,
+		core.Record{}, once, func(redis *backend.Server, s *shop) {
+			s.answers(func() { require.True(s.t, s.saw(core.Unsettled)); redis.Start() }, s.until, "201 replayed")
+		})
 	try := trier(t, redisServer, "Redis", fresh("--maxmemory-policy", "noeviction"))
 	try("server restarted **empty** (no persistence) between answer and retry", newShop, core.Record{}, tally{executions: 6, duplicates: 3}, func(redis *backend.Server, s *shop) {
 		for _, op := range three {

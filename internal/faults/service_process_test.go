@@ -12,7 +12,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -103,7 +102,15 @@ type process struct {
 	done chan struct{} // closed when it has ended
 
 	mu     sync.Mutex
-	events []string // kinds, in their order
+	events []event // in their order
+}
+
+// event is what a process tells of a [core.Event].
+type event struct {
+	Kind           core.Kind
+	ID             string
+	Attempt        uint64
+	Takeover, Late bool
 }
 
 // startProcess starts the service and waits until it listens.
@@ -131,9 +138,11 @@ func startProcess(tr *trial, program string, skew time.Duration, args ...string)
 	go func() {
 		defer close(p.done)
 		for lines.Scan() {
-			if kind, ok := strings.CutPrefix(lines.Text(), "event: "); ok {
+			if text, ok := strings.CutPrefix(lines.Text(), "event: "); ok {
+				var e event
+				assert.NoError(t, json.Unmarshal([]byte(text), &e), text)
 				p.mu.Lock()
-				p.events = append(p.events, kind)
+				p.events = append(p.events, e)
 				p.mu.Unlock()
 			}
 		}
@@ -162,10 +171,20 @@ func (p *process) signal(s syscall.Signal) { require.NoError(p.t, p.cmd.Process.
 func (p *process) await(kind core.Kind, n int) {
 	p.t.Helper()
 	require.Eventually(p.t, func() bool {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		return len(slices.DeleteFunc(slices.Clone(p.events), func(k string) bool { return k != kind.String() })) >= n
+		return p.count(func(e event) bool { return e.Kind == kind }) >= n
 	}, patience, 10*time.Millisecond, "%v", kind)
+}
+
+// count returns how many of the events so far are such ones.
+func (p *process) count(such func(event) bool) (n int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, e := range p.events {
+		if such(e) {
+			n++
+		}
+	}
+	return n
 }
 
 // skew returns by how much the process's clock is off, to the minute.

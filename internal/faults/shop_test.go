@@ -81,6 +81,19 @@ func (s *shop) saw(kind core.Kind) bool {
 	return slices.ContainsFunc(s.events, func(e core.Event) bool { return e.Kind == kind })
 }
 
+// ended waits until so many runs are settled, or given up, and returns the events that say so.
+func (s *shop) ended(n int) (events []core.Event) {
+	require.Eventually(s.t, func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		events = slices.DeleteFunc(slices.Clone(s.events), func(e core.Event) bool {
+			return e.Kind < core.Completed || e.Kind > core.RunUnfinished
+		})
+		return len(events) >= n
+	}, patience, 10*time.Millisecond)
+	return events
+}
+
 // started returns the keys of the runs, in their order.
 func (s *shop) started() (keys []core.Key) {
 	s.mu.Lock()
@@ -98,18 +111,6 @@ var three = []string{"op-1", "op-2", "op-3"}
 
 // once means that each of them ran once.
 var once = tally{executions: 3}
-
-// policies are what may become of a run whose result did not arrive, and what that means if
-// it did not arrive for three operations.
-var policies = []struct {
-	name      string
-	abandoned core.Recovery
-	last      string
-	want      tally
-}{
-	{"TakeOver", core.TakeOver(), "201", tally{executions: 6, duplicates: 3}},
-	{"Uncertain", core.Uncertain(nil), "409 uncertain", once},
-}
 
 // trier returns what tries a fault: do breaks a shop's fresh store by means of with, and the row is reported.
 func trier[B any](t *testing.T, section, name string, fresh func(t *testing.T) (with B, records store.Store)) func(

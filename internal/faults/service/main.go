@@ -1,11 +1,12 @@
-// Command service is what the tests of package faults kill and freeze: one route, on Gin or
-// Fiber, over any store. Its handler calls a bank, which is the test: that counts the calls,
+// Command service is what the tests of package faults kill and freeze: one route behind a guard and one
+// for tasks, on Gin or Fiber, over any store. Its handlers call a bank, which is the test: that counts the calls,
 // and answers when the handler shall go on.
 package main
 
 import (
 	"context"
 	"database/sql"
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -22,6 +23,7 @@ import (
 	"github.com/gin-gonic/gin"
 	_ "github.com/go-sql-driver/mysql"
 	"github.com/gofiber/fiber/v2"
+	"github.com/gofiber/fiber/v2/middleware/adaptor"
 	_ "github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/idem-go/idem/core"
@@ -36,6 +38,7 @@ var (
 	framework = flag.String("framework", "", "gin or fiber; without one, payments are protected by sqlstore's DoTx in place of a guard")
 	storeURL  = flag.String("store", "", "redis://…, postgres://…, mysql://… or sqlite:FILE")
 	lease     = flag.Duration("lease", time.Second, "the policy's lease")
+	timeout   = flag.Duration("timeout", 0, "the engine's StoreTimeout")
 	uncertain = flag.Bool("uncertain", false, "abandoned runs are not taken over")
 	bank      = flag.String("bank", "", "the URL that the handler calls")
 )
@@ -77,7 +80,7 @@ func serve() error {
 		store, db = s, pool
 	}
 
-	engine, err := core.New(core.Config{Service: "shop", Store: store, User: core.UserFromHeader("X-User"), Observe: observe,
+	engine, err := core.New(core.Config{Service: "shop", Store: store, StoreTimeout: *timeout, User: core.UserFromHeader("X-User"), Observe: observe,
 		Secrets: []core.Secret{{Name: "s1", Key: []byte("0123456789abcdef0123456789abcdef")}}})
 	if err != nil {
 		return err
@@ -90,16 +93,42 @@ func serve() error {
 	if err != nil {
 		return err
 	}
+	task, err := engine.Task(core.TaskPolicy{Name: "payments", Record: policy.Record})
+	if err != nil {
+		return err
+	}
 	pay := func(ctx context.Context, operation string, run *core.Run) (int, string) {
 		if strings.HasPrefix(operation, "steps") {
 			return paySteps(ctx, operation, run)
 		}
 		// It goes on also when its claim is lost, as a handler does that never looks at its
 		// context.
-		if err := call("execute", operation, run.Attempt()); err != nil {
+		receipt, err := execute(operation, run)
+		if err != nil {
 			return http.StatusBadGateway, err.Error()
 		}
-		return http.StatusCreated, fmt.Sprintf("%s, attempt %d", operation, run.Attempt())
+		return http.StatusCreated, receipt
+	}
+	payTask := func(w http.ResponseWriter, r *http.Request) {
+		operation := r.Header.Get("Idempotency-Key")
+		result, err := core.Do(ctx, task, core.Call{Key: operation}, func(ctx context.Context) (string, error) {
+			return execute(operation, core.RunFrom(ctx))
+		})
+		var refusal *core.Refusal
+		switch {
+		case errors.As(err, &refusal):
+			w.Header().Set("Content-Type", "application/problem+json")
+			w.WriteHeader(refusal.Status)
+			_ = json.NewEncoder(w).Encode(map[string]any{"code": refusal.Code})
+		case err != nil:
+			http.Error(w, err.Error(), http.StatusBadGateway)
+		default:
+			if result.Replayed {
+				w.Header().Set("Idempotent-Replayed", "true")
+			}
+			w.WriteHeader(http.StatusCreated)
+			_, _ = io.WriteString(w, result.Value)
+		}
 	}
 
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -129,6 +158,7 @@ func serve() error {
 			status, body := pay(c.Request.Context(), c.GetHeader("Idempotency-Key"), ginidem.Run(c))
 			c.String(status, body)
 		})
+		router.POST("/tasks", gin.WrapF(payTask))
 		router.GET("/now", func(c *gin.Context) { c.String(http.StatusOK, now()) })
 		return http.Serve(listener, router)
 
@@ -138,10 +168,17 @@ func serve() error {
 			status, body := pay(c.UserContext(), c.Get("Idempotency-Key"), fiberidem.Run(c))
 			return c.Status(status).SendString(body)
 		})
+		app.Post("/tasks", adaptor.HTTPHandlerFunc(payTask))
 		app.Get("/now", func(c *fiber.Ctx) error { return c.SendString(now()) })
 		return app.Listener(listener)
 	}
 	return fmt.Errorf("no framework is called %q", *framework)
+}
+
+// execute makes the payment, and returns its receipt.
+func execute(operation string, run *core.Run) (string, error) {
+	err := call("execute "+run.ID().String(), operation, run.Attempt())
+	return fmt.Sprintf("%s, attempt %d", operation, run.Attempt()), err
 }
 
 // paySteps makes the payment in three steps, and tells the bank of each that it runs, and with what it has finished.
@@ -167,7 +204,14 @@ func paySteps(ctx context.Context, operation string, run *core.Run) (int, string
 }
 
 // observe tells the test what happens, on a line each.
-func observe(_ context.Context, e core.Event) { fmt.Println("event:", e.Kind) }
+func observe(_ context.Context, e core.Event) {
+	e.Err = nil
+	line, err := json.Marshal(e)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Printf("event: %s\n", line)
+}
 
 // now is the time by this process's clock.
 func now() string { return strconv.FormatInt(time.Now().Unix(), 10) }
