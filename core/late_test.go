@@ -1,6 +1,7 @@
 package core_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -177,6 +178,7 @@ func TestLateSettlement(t *testing.T) {
 		meets   string // a duplicate here, while the store is away
 		other   string // so, with other parameters
 		there   string // elsewhere
+		later   string // here, after 20 s; empty: as before
 		ends    core.Kind
 		after   string // elsewhere, when it is settled
 	}{
@@ -216,10 +218,10 @@ func TestLateSettlement(t *testing.T) {
 			meets: "replay", other: "key_reused", there: "in_progress", ends: core.Completed, after: "replay"},
 		"a result that is no longer kept": {policy: keyed(func(p *core.Policy) {
 			p.Retention, p.RetainFromStart = 10*time.Second, true
-		}), meets: "replay", other: "key_reused", there: "in_progress", ends: core.Released, after: "attempt 1"},
+		}), meets: "replay", later: "in_progress", other: "key_reused", there: "in_progress", ends: core.Released, after: "attempt 1"},
 		"so, but known": {policy: keyed(func(p *core.Policy) {
 			p.Retention, p.RetainFromStart, p.RefuseExpired = 10*time.Second, true, time.Hour
-		}), meets: "replay", other: "key_reused", there: "in_progress", ends: core.Completed, after: "key_expired"},
+		}), meets: "replay", later: "key_expired", other: "key_reused", there: "in_progress", ends: core.Completed, after: "key_expired"},
 	} {
 		for outage, fault := range map[string]func(context.Context, string) error{"refuses": refused(), "hangs": hanging} {
 			bubble(t, name+", the store "+outage, func(t *testing.T) {
@@ -265,12 +267,14 @@ func TestLateSettlement(t *testing.T) {
 				assert.Zero(t, told.Elapsed, "the handler's")
 				assert.Equal(t, 1, p.here.Unsettled())
 
-				ran := ledger.Load()
+				ran, asked := ledger.Load(), time.Now()
 				assert.Equal(t, tc.meets, outcome(t, here, ask("")))
+				assert.LessOrEqual(t, time.Since(asked), 2*time.Second)
 				assert.Equal(t, tc.other, outcome(t, here, ask(`,"m":2`)))
 				assert.Equal(t, tc.there, outcome(t, there, ask("")))
 				time.Sleep(20 * time.Second)
 				synctest.Wait()
+				assert.Equal(t, cmp.Or(tc.later, tc.meets), outcome(t, here, ask("")))
 				p.link.breaks(nil, nil)
 				time.Sleep(8 * time.Second)
 				assert.Zero(t, p.here.Unsettled())
@@ -327,12 +331,17 @@ func TestLateSettlementOfATask(t *testing.T) {
 // While its own caller waits, nobody here claims the key, even if the lease passes; and who has waited is answered when the caller is.
 func TestCallersOfARunThatIsBeingSettled(t *testing.T) {
 	policy := core.ClientKey()
-	policy.Lease, policy.Duplicate = time.Second, core.Wait(time.Minute)
+	policy.Lease = time.Second
 	for name, tc := range map[string]struct {
-		away time.Duration // that the store takes neither a completion nor a renewal
-		gets time.Duration // when callers have their answers
-	}{"settled in time": {1500 * time.Millisecond, 2 * time.Second}, "not in time": {time.Hour, 2 * time.Second}} {
+		away      time.Duration // that the store takes neither a completion nor a renewal
+		duplicate core.Duplicate
+	}{
+		"settled in time": {1500 * time.Millisecond, core.Replay()}, "settled in time, waiting": {1500 * time.Millisecond, core.Wait(time.Minute)},
+		"not in time": {time.Hour, core.Replay()}, "not in time, waiting": {time.Hour, core.Wait(time.Minute)},
+	} {
 		bubble(t, name, func(t *testing.T) {
+			policy := policy
+			policy.Duplicate = tc.duplicate
 			p := setApart(t, core.Config{})
 			g, began := p.here.MustGuard(policy), time.Now()
 			var ledger atomic.Int64
@@ -351,9 +360,15 @@ func TestCallersOfARunThatIsBeingSettled(t *testing.T) {
 						time.Sleep(100 * time.Millisecond) // others come to wait
 					})
 					assert.Equal(t, 201, serve(t, g, c).response.Status)
-					assert.LessOrEqual(t, time.Since(began), tc.gets+100*time.Millisecond)
+					assert.LessOrEqual(t, time.Since(began), 2100*time.Millisecond)
 				})
 			}
+			served.Go(func() {
+				ctx, leave := context.WithTimeout(t.Context(), 1300*time.Millisecond)
+				defer leave()
+				time.Sleep(time.Second)
+				assert.Equal(t, "in_progress", serveFor(t, ctx, g, ask()).code(), "nobody is answered before the run's own caller")
+			})
 			served.Wait()
 			assert.EqualValues(t, 1, ledger.Load())
 		})
@@ -441,6 +456,11 @@ func TestCallersLearnThatTheClaimIsLost(t *testing.T) {
 		p.link.breaks(nil, nil)
 		assert.Equal(t, "attempt 3", outcome(t, here, ask()))
 		assert.Zero(t, p.here.Unsettled())
+
+		failed := func() *call { return post("{}", nil).withKey("failed") }
+		p.begin(t, here, refused(), failed().doing(handlerOf(500)))
+		p.link.breaks(nil, nil)
+		assert.Equal(t, "attempt 1", outcome(t, here, failed()), "and so does one that has had a failure released")
 	})
 }
 
@@ -479,11 +499,14 @@ func TestTriesAreBounded(t *testing.T) {
 		assert.EqualValues(t, most, top.Load())
 
 		p.link.breaks(nil, nil)
-		back, asked := time.Now(), p.link.count("complete")
+		back, asked, first := time.Now(), p.link.count("complete"), time.Time{}
 		for p.here.Unsettled() > 0 {
-			time.Sleep(10 * time.Millisecond)
+			if time.Sleep(time.Millisecond); first.IsZero() && p.here.Unsettled() < runs {
+				first = time.Now()
+			}
 		}
 		assert.Less(t, time.Since(back), 5*time.Second)
+		assert.LessOrEqual(t, time.Since(first), 100*time.Millisecond, "one that is taken says that the store is back")
 		assert.LessOrEqual(t, p.link.count("complete")-asked, runs+most, "each once, but for those under way")
 		assert.EqualValues(t, runs, ledger.Load())
 	})
