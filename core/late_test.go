@@ -498,6 +498,8 @@ func TestTriesAreBounded(t *testing.T) {
 		assert.LessOrEqual(t, p.link.count("complete")-asked, 2*most, "the callers have had one try")
 		assert.EqualValues(t, most, top.Load())
 
+		p.link.breaks(refused(), nil)
+		time.Sleep(10 * time.Second) // none hangs any more
 		p.link.breaks(nil, nil)
 		back, asked, first := time.Now(), p.link.count("complete"), time.Time{}
 		for p.here.Unsettled() > 0 {
@@ -506,8 +508,8 @@ func TestTriesAreBounded(t *testing.T) {
 			}
 		}
 		assert.Less(t, time.Since(back), 5*time.Second)
-		assert.LessOrEqual(t, time.Since(first), 100*time.Millisecond, "one that is taken says that the store is back")
-		assert.LessOrEqual(t, p.link.count("complete")-asked, runs+most, "each once, but for those under way")
+		assert.LessOrEqual(t, time.Since(first), 2*time.Millisecond, "one that is taken says that the store is back")
+		assert.LessOrEqual(t, p.link.count("complete")-asked, runs, "each once")
 		assert.EqualValues(t, runs, ledger.Load())
 	})
 }
