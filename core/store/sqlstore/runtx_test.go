@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -430,5 +431,66 @@ func TestStepsBesideRunTx(t *testing.T) {
 		}
 		assert.Equal(t, 1, c.count("order"))
 		assert.Equal(t, 1, steps)
+	})
+}
+
+// away is a store that takes no record of a run while it is away.
+type away struct {
+	store.Store
+	gone atomic.Bool
+}
+
+func (a *away) Renew(ctx context.Context, key string, owner store.Owner, lease time.Duration) error {
+	if a.gone.Load() {
+		return errors.New("away")
+	}
+	return a.Store.Renew(ctx, key, owner, lease)
+}
+
+func (a *away) Complete(ctx context.Context, key string, owner store.Owner, result []byte, retention time.Duration) error {
+	if a.gone.Load() {
+		return errors.New("away")
+	}
+	return a.Store.Complete(ctx, key, owner, result, retention)
+}
+
+// TestRunTxSettledLate: a run that has committed, and whose answer the store does not take, is settled when the store is back. Nobody enters
+// anything again meanwhile, here or elsewhere.
+func TestRunTxSettledLate(t *testing.T) {
+	each(t, func(t *testing.T, url string) {
+		policy := byKey
+		policy.Lease = 100 * time.Millisecond
+		elsewhere := newCounter(t, url, policy)
+		here := &counter{books: elsewhere.books}
+		records := &away{Store: here.store}
+		engine := core.MustNew(core.Config{Service: "shop", Store: records, User: core.SharedByAllCallers(), StoreTimeout: 50 * time.Millisecond})
+		here.served = httpidem.New(engine.MustGuard(policy))(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { here.handler(w, r) }))
+		here.handler = func(w http.ResponseWriter, r *http.Request) {
+			here.order(w, r, "late")
+			records.gone.Store(true)
+		}
+		elsewhere.handler = func(w http.ResponseWriter, r *http.Request) {
+			result, err := elsewhere.store.RunTx(r.Context(), elsewhere.db, never)
+			assert.NoError(t, err)
+			w.WriteHeader(http.StatusCreated)
+			_, _ = w.Write(result.Value)
+		}
+		for _, key := range []string{"settled", "taken over"} {
+			records.gone.Store(false)
+			assert.Equal(t, http.StatusCreated, here.post(`"`+key+`"`).Code)
+			assert.Equal(t, 1, engine.Unsettled())
+			again := here.post(`"` + key + `"`)
+			assert.True(t, httpidem.Replayed(again))
+			assert.Equal(t, "entered late", again.Body.String())
+			if key == "taken over" {
+				assert.Eventually(t, func() bool { return elsewhere.post(`"`+key+`"`).Code == http.StatusCreated }, time.Minute, 10*time.Millisecond)
+			}
+			records.gone.Store(false)
+			assert.Eventually(t, func() bool { return engine.Unsettled() == 0 }, time.Minute, time.Millisecond)
+			for _, c := range []*counter{here, elsewhere} {
+				assert.True(t, httpidem.Replayed(c.post(`"`+key+`"`)))
+			}
+		}
+		assert.Equal(t, 2, here.count("late"))
 	})
 }
