@@ -35,7 +35,7 @@ import (
 // The code of these pages stands in a test as it stands there, and so compiles. What needs another module is in that module.
 func TestCode(t *testing.T) {
 	var sources string
-	for _, name := range []string{"code_test.go", "limits_test.go", "refusals_test.go", "tokens_test.go", "../core/example_policy_test.go", "../core/example_step_test.go", "../core/example_schedule_test.go", "../benchmarks/fiber_migration_test.go", "../core/store/sqlstore/example_test.go",
+	for _, name := range []string{"code_test.go", "limits_test.go", "refusals_test.go", "tokens_test.go", "../examples/browser/tokens_test.go", "../core/example_policy_test.go", "../core/example_step_test.go", "../core/example_schedule_test.go", "../benchmarks/fiber_migration_test.go", "../core/store/sqlstore/example_test.go",
 		"../amqpidem/example_test.go", "../watermillidem/example_test.go", "../grpcidem/example_test.go", "../connectidem/example_test.go", "../idemclient/example_test.go", "../examples/shop/limit.go", "../ginidem/example_webhooks_test.go", "../sign/example_scheme_test.go"} {
 		sources += unindented(page(t, name)) + "\n"
 	}

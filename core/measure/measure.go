@@ -19,8 +19,8 @@ var Buckets = []float64{0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.
 // Labels say what is measured. There are as many as policies and routes: none of them is as a client has sent it.
 type Labels struct {
 	Policy string
-	// Method and Route are those of an HTTP request, such as POST and /orders/:id. Method is "_OTHER" if it is none of RFC 9110
-	// and RFC 5789. Both are empty for a task.
+	// Method and Route are those of an HTTP request, such as POST and /orders/:id. Method is "_OTHER" if it is none of RFC 9110,
+	// RFC 5789 and RFC 10008. Both are empty for a task.
 	Method, Route string
 }
 
@@ -73,7 +73,7 @@ func Of(e core.Event) Measurement {
 // known returns method, or "_OTHER": clients may make one up for each request.
 func known(method string) string {
 	switch method {
-	case "POST", "PUT", "PATCH", "DELETE", "CONNECT", "GET", "HEAD", "OPTIONS", "TRACE":
+	case "POST", "PUT", "PATCH", "DELETE", "CONNECT", "GET", "HEAD", "OPTIONS", "TRACE", "QUERY":
 		return method
 	}
 	return "_OTHER"

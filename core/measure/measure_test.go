@@ -33,7 +33,7 @@ func TestEachKindIsMeasuredAsItShouldBe(t *testing.T) {
 			want.Unsettled, want.Running, want.Ran, want.Outcome = 1, -1, time.Minute, ""
 		case core.Refused:
 			want.Outcome = "in_progress"
-		case core.LeaseLost, core.RenewFailed, core.StoreIsLocal, core.Operated:
+		case core.LeaseLost, core.RenewFailed, core.StoreIsLocal, core.KeyIgnored, core.Operated:
 			want = measure.Measurement{}
 		}
 		assert.Equal(t, want, measure.Of(e), kind)
@@ -48,6 +48,7 @@ func TestLabels(t *testing.T) {
 		"CONNECT /":                   {Policy: "p", Method: "CONNECT", Route: "/"},
 		"X-" + t.Name() + " /orders":  {Policy: "p", Method: "_OTHER", Route: "/orders"},
 		"post /orders":                {Policy: "p", Method: "_OTHER", Route: "/orders"},
+		"QUERY /orders":               {Policy: "p", Method: "QUERY", Route: "/orders"},
 		"DO /orders":                  {Policy: "p", Method: "_OTHER", Route: "/orders"},
 		"DO receipt":                  {Policy: "receipt"},
 		"DO whatever the name may be": {Policy: "whatever the name may be"},
