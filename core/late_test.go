@@ -272,6 +272,9 @@ func TestLateSettlement(t *testing.T) {
 				assert.LessOrEqual(t, time.Since(asked), 2*time.Second)
 				assert.Equal(t, tc.other, outcome(t, here, ask(`,"m":2`)))
 				assert.Equal(t, tc.there, outcome(t, there, ask("")))
+				if again := ask(""); tc.meets == "replay" {
+					assert.Equal(t, first.response.Body, serve(t, here, again).response.Body, "whatever others have had answered meanwhile")
+				}
 				time.Sleep(20 * time.Second)
 				synctest.Wait()
 				assert.Equal(t, cmp.Or(tc.later, tc.meets), outcome(t, here, ask("")))
