@@ -48,6 +48,7 @@ func TestBoundaries(t *testing.T) {
 		"github.com/prometheus/client_golang": "only who exports metrics compiles it",
 		"go.opentelemetry.io/otel":            "only who exports metrics compiles it",
 
+		"github.com/idem-go/idem/core/operations":   "a program without operators compiles nothing for them",
 		"github.com/idem-go/idem/adapterkit":        "arrows go from adapter to core",
 		"github.com/idem-go/idem/internal/backend":  "what starts servers is for tests",
 		"github.com/idem-go/idem/sign/sortedparams": "only who signs parameters compiles a reader of forms and JSON for them",

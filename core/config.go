@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/idem-go/idem/core/internal/canon"
-	"github.com/idem-go/idem/core/operations"
 	"github.com/idem-go/idem/core/store"
 )
 
@@ -80,10 +79,6 @@ type Config struct {
 	// ([store.Capabilities].Recall). It is called like Observe, and must not panic: what was claimed would be left to its
 	// lease. Nil: nothing is measured.
 	ObserveStore func(ctx context.Context, call string, took time.Duration, err error)
-
-	// Audit is asked before an operator's action, and an error forbids it: no audit, no change. It may write a log that can't be
-	// changed, or ask who may do what. Nil: all actions are allowed. See [Engine.Operations].
-	Audit func(ctx context.Context, a operations.Action) error
 
 	// Refuse makes the answer of a refusal, for services with their own error format: they may
 	// answer 200 to everything, 409 where 422 is the default, or show a page to a browser. It may

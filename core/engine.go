@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/idem-go/idem/core/operations"
+	"github.com/idem-go/idem/core/internal/view"
 	"github.com/idem-go/idem/core/store"
 	"github.com/idem-go/idem/core/store/memstore"
 )
@@ -18,6 +18,7 @@ import (
 // it once, with [New]. It is safe for concurrent use. It need not be closed: without runs and waiters it has no
 // goroutines.
 type Engine struct {
+	shown
 	store        store.Store
 	can          store.Capabilities // the store's, and Recall only if it may be used
 	user         UserSource
@@ -29,7 +30,6 @@ type Engine struct {
 	storeTimeout time.Duration
 	observer     func(context.Context, Event)
 	observeStore func(context.Context, string, time.Duration, error)
-	audit        func(context.Context, operations.Action) error
 	refuse       func(context.Context, *Refusal) *Response
 	runs         runs
 	late         lateRuns
@@ -38,6 +38,9 @@ type Engine struct {
 	waits        map[Key]*wait // each has callers
 	waiterCalls  chan struct{} // bounds the store calls of waiters; nil for a local store
 }
+
+// shown has an unexported name, so that embedding it adds no exported one to Engine.
+type shown = view.Embedded[Event]
 
 // New returns an engine. It reports every fault of c at once, each as a *[ConfigError].
 func New(c Config) (*Engine, error) {
@@ -79,7 +82,6 @@ func New(c Config) (*Engine, error) {
 		storeTimeout: c.StoreTimeout,
 		observer:     c.Observe,
 		observeStore: c.ObserveStore,
-		audit:        c.Audit,
 		refuse:       c.Refuse,
 		cleanups:     make(chan struct{}, maxCleanups),
 		waits:        map[Key]*wait{},
@@ -90,6 +92,7 @@ func New(c Config) (*Engine, error) {
 	if e.storeTimeout == 0 {
 		e.storeTimeout = defaultStoreTimeout
 	}
+	e.shown = e.forOperators()
 	if !can.Local {
 		e.waiterCalls = make(chan struct{}, maxWaiterCalls)
 	}
@@ -99,11 +102,16 @@ func New(c Config) (*Engine, error) {
 	return e, nil
 }
 
-// Operations are the engine's operations, for operators. The error is [operations.ErrNoInspector] if the store can't be looked
-// into. An action is an event of the kind [Operated].
-func (e *Engine) Operations() (*operations.Operations, error) {
-	c := operations.Config{
-		Store: e.store, Prefix: e.prefix, Audit: e.audit,
+// forOperators returns what package operations sees of the engine.
+func (e *Engine) forOperators() shown {
+	v := view.View[Event]{
+		Store: e.store, Prefix: e.prefix,
+		Observe: func(ctx context.Context, key string, ev Event) {
+			if e.observer != nil {
+				ev.Key = Key{key}
+				e.observer(ctx, ev)
+			}
+		},
 		Encode: func(r *Response) []byte {
 			own := *r
 			own.Header = canonical(own.Header)
@@ -117,18 +125,11 @@ func (e *Engine) Operations() (*operations.Operations, error) {
 			return r, ok
 		},
 		Unopened: unopened,
-		Observe: func(ctx context.Context, a operations.Action, err error) {
-			if e.observer != nil {
-				op := &a.Operation
-				e.observer(ctx, Event{Kind: Operated, Policy: op.Policy, Route: op.Route, Key: Key{op.Key}, ID: op.ID, Attempt: op.Attempt,
-					Action: a.What, Actor: a.Actor, Reason: a.Reason, Err: err})
-			}
-		},
 	}
 	if !e.can.Local {
-		c.Timeout = e.storeTimeout
+		v.Timeout = e.storeTimeout
 	}
-	return operations.New(c)
+	return view.Embed(v)
 }
 
 // creator names this process for those who look at a store.

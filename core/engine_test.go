@@ -192,7 +192,7 @@ func TestScopeKey(t *testing.T) {
 	assert.Equal(t, "replay", ask("1", "a"))
 	assert.Equal(t, "key_reused", ask("1", "ab"))
 
-	ops, err := e.Operations()
+	ops, err := operations.Of(e, operations.Options{})
 	require.NoError(t, err)
 	op, err := ops.LookupKey(t.Context(), "alice", "POST /sessions/:id", "k")
 	require.NoError(t, err)
@@ -536,7 +536,6 @@ func TestSettingsOfTheEngine(t *testing.T) {
 		"Seal":           func(c *core.Config) { c.Seal = sealUnder("a") },
 		"StoreTimeout":   func(c *core.Config) { c.StoreTimeout = time.Second },
 		"UnsettledLimit": func(c *core.Config) { c.UnsettledLimit = 1 << 20 },
-		"Audit":          func(c *core.Config) { c.Audit = func(context.Context, operations.Action) error { return nil } },
 		"Remark":         func(c *core.Config) { c.Remark = func(context.Context) string { return "" } },
 		"Observe":        func(c *core.Config) { c.Observe = func(context.Context, core.Event) {} },
 		"ObserveStore":   func(c *core.Config) { c.ObserveStore = func(context.Context, string, time.Duration, error) {} },

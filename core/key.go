@@ -9,7 +9,6 @@ import (
 
 	"github.com/idem-go/idem/core/adapter"
 	"github.com/idem-go/idem/core/internal/canon"
-	"github.com/idem-go/idem/core/operations"
 	"github.com/idem-go/idem/core/store"
 )
 
@@ -29,7 +28,7 @@ func (k Key) String() string {
 	if k.raw == "" {
 		return ""
 	}
-	return operations.Digest(k.raw)
+	return canon.Digest(k.raw)
 }
 
 // Format implements [fmt.Formatter]: it formats what String returns, whatever the verb.

@@ -57,7 +57,8 @@ const (
 	// KeyIgnored: the request has an Idempotency-Key, and the policy does not look at it: its parameters or its token decide. A guard reports it once
 	// for each route. See [Header], and [OrParams].
 	KeyIgnored
-	// Operated: an operator has released, settled or forgotten an operation ([Engine.Operations]), or Err says why not.
+	// Operated: an operator has released, settled or forgotten an operation
+	// ([github.com/idem-go/idem/core/operations]), or Err says why not.
 	Operated
 )
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/idem-go/idem/core"
 	"github.com/idem-go/idem/core/adapter"
+	"github.com/idem-go/idem/core/operations"
 	"github.com/idem-go/idem/core/store/memstore"
 )
 
@@ -143,7 +144,7 @@ func TestDefaultNames(t *testing.T) {
 	require.NoError(t, err)
 	e := core.MustNew(core.Config{Store: records, User: core.UserFromHeader("X-User"),
 		Observe: func(_ context.Context, ev core.Event) { events = append(events, ev) }})
-	ops, err := e.Operations()
+	ops, err := operations.Of(e, operations.Options{})
 	require.NoError(t, err)
 	for want, p := range map[string]core.Policy{
 		"params": {}, "client-key": core.ClientKey(), "double-click": core.DoubleClick(), "no-repeat-submit": core.NoRepeatSubmit(0, ""),

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/idem-go/idem/core/internal/canon"
-	"github.com/idem-go/idem/core/operations"
+	"github.com/idem-go/idem/core/internal/view"
 	"github.com/idem-go/idem/core/store"
 )
 
@@ -105,7 +105,7 @@ func (c *Config) sealer(f *faults) *sealer {
 	s := &sealer{ring: newRing(f, "Seal.Keys", c.Seal.Keys), digests: canon.NewMAC(c.Seal.DigestKey), allowUnsealed: c.Seal.AllowUnsealed, openOnly: c.Seal.OpenOnly}
 	for i := range s.ring {
 		mark := s.ring[i].mac.Append(nil, []byte("idem seal mark"))
-		s.marks = append(s.marks, sealedRemark+"."+base64.RawURLEncoding.EncodeToString(mark[:9]))
+		s.marks = append(s.marks, view.SealedRemark+"."+base64.RawURLEncoding.EncodeToString(mark[:9]))
 	}
 	f.addIf(len(c.Seal.Keys) == 0, "Seal.Keys", "has none; one is needed to seal")
 	f.addIf(c.Seal.OpenOnly && !c.Seal.AllowUnsealed, "Seal.OpenOnly", "is set without AllowUnsealed: the engine could not read what it stores itself")
@@ -249,9 +249,6 @@ func unopened(result []byte) error {
 	return err
 }
 
-// sealedRemark comes before the base64 of a remark that is sealed. Package operations knows it.
-const sealedRemark = "sealed:"
-
 // maxRemark is how many bytes a store keeps of a remark, see [store.About].
 const maxRemark = 255
 
@@ -270,13 +267,13 @@ func (s *sealer) sealRemark(key, remark string) string {
 }
 
 func (k *ringSecret) sealRemark(key, remark string) string {
-	room := base64.RawURLEncoding.DecodedLen(maxRemark-len(sealedRemark)) - sealOverhead - len(k.name)
+	room := base64.RawURLEncoding.DecodedLen(maxRemark-len(view.SealedRemark)) - sealOverhead - len(k.name)
 	remark = strings.ToValidUTF8(remark[:min(len(remark), room)], "")
-	return sealedRemark + base64.RawURLEncoding.EncodeToString(k.seal(sealsRemark, key, []byte(remark)))
+	return view.SealedRemark + base64.RawURLEncoding.EncodeToString(k.seal(sealsRemark, key, []byte(remark)))
 }
 
 func (s *sealer) openRemark(key, stored string) string {
-	if !strings.HasPrefix(stored, sealedRemark) && (stored == "" || s.allowUnsealed) {
+	if !strings.HasPrefix(stored, view.SealedRemark) && (stored == "" || s.allowUnsealed) {
 		return stored
 	}
 	remark, _, err := s.remarkOf(key, stored)
@@ -288,7 +285,7 @@ func (s *sealer) openRemark(key, stored string) string {
 
 // remarkOf opens a remark that is sealed, or stands for none, and returns the key that has made it.
 func (s *sealer) remarkOf(key, stored string) (remark string, of *ringSecret, err error) {
-	text, isSealed := strings.CutPrefix(stored, sealedRemark)
+	text, isSealed := strings.CutPrefix(stored, view.SealedRemark)
 	if i := slices.Index(s.marks, stored); i >= 0 {
 		return "", &s.ring[i], nil
 	}
@@ -417,7 +414,7 @@ func (i *sealedInspector) Change(ctx context.Context, key string, expected store
 	if err != nil && !errors.Is(err, store.ErrNoRecord) {
 		return err
 	}
-	if !strings.HasPrefix(r.Remark, sealedRemark) {
+	if !strings.HasPrefix(r.Remark, view.SealedRemark) {
 		c.Result = i.seal(sealsResult, key, c.Result)
 		if c.Remark != "" { // else that of the record stays
 			c.Remark = i.sealRemark(key, c.Remark)
@@ -434,9 +431,9 @@ func (i *sealedInspector) Change(ctx context.Context, key string, expected store
 			c.Remark = of.sealRemark(key, c.Remark)
 		}
 	case c.To == store.Done && err != nil:
-		return fmt.Errorf("%w: %w", operations.ErrSealed, err)
+		return fmt.Errorf("%w: %w", view.ErrSealed, err)
 	case c.To == store.Done:
-		return fmt.Errorf("%w: OpenOnly", operations.ErrSealed)
+		return fmt.Errorf("%w: OpenOnly", view.ErrSealed)
 	default:
 		c.Remark = ""
 	}

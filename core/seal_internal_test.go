@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/idem-go/idem/core/internal/view"
 	"github.com/idem-go/idem/core/store"
 )
 
@@ -136,7 +137,7 @@ func TestSealRemark(t *testing.T) {
 			assert.Equal(t, remark[:len(got)], got)
 			assert.True(t, utf8.ValidString(got))
 			assert.GreaterOrEqual(t, len(got), min(len(remark), 155-len(name)))
-			assert.True(t, strings.HasPrefix(stored, sealedRemark))
+			assert.True(t, strings.HasPrefix(stored, view.SealedRemark))
 		}
 	}
 	s := newSealer(t, false, "a")
@@ -146,6 +147,6 @@ func TestSealRemark(t *testing.T) {
 	assert.Equal(t, unreadableRemark, s.openRemark("k", "order 17"))
 	assert.Equal(t, "order 17", newSealer(t, true, "a").openRemark("k", "order 17"))
 	for _, text := range []string{"%", base64.RawURLEncoding.EncodeToString([]byte("order 17"))} {
-		assert.Equal(t, unreadableRemark, newSealer(t, true, "a").openRemark("k", sealedRemark+text))
+		assert.Equal(t, unreadableRemark, newSealer(t, true, "a").openRemark("k", view.SealedRemark+text))
 	}
 }

@@ -427,7 +427,7 @@ func TestSealForOperators(t *testing.T) {
 	serve(t, g, c)
 	digest, key := s.last().Key.String(), s.last().Key.Raw()
 	ops := func(e *sealed) (*operations.Operations, operations.Operation) {
-		ops, err := e.Operations()
+		ops, err := operations.Of(e.Engine, operations.Options{})
 		require.NoError(t, err)
 		op, err := ops.Lookup(t.Context(), digest)
 		require.NoError(t, err)
@@ -471,7 +471,7 @@ func TestOperatorsWithoutSeal(t *testing.T) {
 	serve(t, g, c)
 	by := operations.By{Actor: "ana", Reason: "the bank says so"}
 	lookup := func(e *core.Engine) (*operations.Operations, operations.Operation) {
-		ops, err := e.Operations()
+		ops, err := operations.Of(e, operations.Options{})
 		require.NoError(t, err)
 		op, err := ops.Lookup(t.Context(), seen.last().Key.String())
 		require.NoError(t, err)

@@ -147,9 +147,9 @@ func decode(a *rpckit.Answer) (response any, err error, ok bool) {
 	return m, nil, proto.Unmarshal(a.Body, m) == nil
 }
 
-// Encode returns what is stored of an answer: response or, if err is not nil, its status. It is for [core.Finished], in the function of
-// [core.Uncertain], and for SettleTask of [core.Engine.Operations], where somebody has found out that an abandoned run took effect. The
-// error says that response can't be stored.
+// Encode returns what is stored of an answer: response or, if err is not nil, its status. It is for [core.Finished], in the
+// function of [core.Uncertain], and for [github.com/idem-go/idem/core/operations.Operations.SettleTask], where somebody has found out that an
+// abandoned run took effect. The error says that response can't be stored.
 func Encode(response proto.Message, err error) ([]byte, error) {
 	var s *status.Status
 	if err != nil {

@@ -27,6 +27,7 @@ package operate
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"crypto/aes"
 	"crypto/cipher"
 	"crypto/rand"
@@ -71,6 +72,9 @@ type Options struct {
 	// and not shown. It is called concurrently.
 	Authorize func(r *http.Request) (Actor, Access, error)
 
+	// Audit is asked before an action, and an error forbids it: see [operations.Options]. Nil: every action is allowed to those with [Change].
+	Audit func(ctx context.Context, a operations.Action) error
+
 	// Format makes a stored body readable for the page: it may decode, indent, or leave out what nobody should see. Nil: the body
 	// is shown as it is if it is text.
 	Format func(op operations.Operation, contentType string, body []byte) string
@@ -94,7 +98,7 @@ func New(engine *core.Engine, o Options) (*Handler, error) {
 	if o.Authorize == nil {
 		return nil, errors.New("operate: Options.Authorize is nil: nobody may see the page")
 	}
-	ops, err := engine.Operations()
+	ops, err := operations.Of(engine, operations.Options{Audit: o.Audit})
 	if err != nil {
 		return nil, err
 	}

@@ -43,10 +43,10 @@ type site struct {
 func newSite(t *testing.T, o operate.Options) *site {
 	s := &site{T: t, actor: "ana"}
 	s.engine = core.MustNew(core.Config{
-		Audit:   func(context.Context, operations.Action) error { return s.forbids },
 		Observe: func(_ context.Context, ev core.Event) { s.events = append(s.events, ev) },
 	})
 	s.task = s.engine.MustTask(core.TaskPolicy{Name: "charge", Record: core.Record{Abandoned: core.Uncertain(nil)}})
+	o.Audit = func(context.Context, operations.Action) error { return s.forbids }
 	o.Authorize = func(r *http.Request) (operate.Actor, operate.Access, error) {
 		name, _, _ := r.BasicAuth()
 		switch name {

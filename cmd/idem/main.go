@@ -262,7 +262,7 @@ func (c *command) run(ctx context.Context, out, errs io.Writer) error {
 	if err != nil {
 		return errUsage{err}
 	}
-	if c.ops, err = engine.Operations(); err != nil {
+	if c.ops, err = operations.Of(engine, operations.Options{}); err != nil {
 		return err
 	}
 	c.records = records

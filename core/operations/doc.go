@@ -1,7 +1,7 @@
 // Package operations is for operators: people, or programs, that look at the records of a service and decide about
-// operations that are stuck. [core.Engine.Operations] returns what is in it:
+// operations that are stuck. [Of] makes them of an engine:
 //
-//	ops, err := engine.Operations()
+//	ops, err := operations.Of(engine, operations.Options{})
 //	…
 //	for op, err := range ops.List(ctx, operations.Query{States: []store.State{store.Abandoned}, OlderThan: time.Hour}) {
 //		…
@@ -17,12 +17,9 @@
 // Each is done to what the operator has seen: if another run, or another operator, has changed the record meanwhile, the
 // error is [store.ErrMovedOn], and nothing is changed. So to do one twice does it once.
 //
-// [core.Config].Audit is asked before each, and can forbid it. Each is an event for [core.Config].Observe, done or not.
+// [Options].Audit is asked before each, and can forbid it. Each is an event for [core.Config].Observe, done or not.
 //
 // # What is left out
 //
 // Records of nonces are no operations. They are not listed, found or changed.
-//
-// [core.Engine.Operations]: https://pkg.go.dev/github.com/idem-go/idem/core#Engine.Operations
-// [core.Config]: https://pkg.go.dev/github.com/idem-go/idem/core#Config
 package operations

@@ -17,8 +17,8 @@ const allServices = "idem:"
 
 // parse reads a stored key. It returns false for one that is no operation's: see docs/keys.md.
 func (o *Operations) parse(key string) (op Operation, ok bool) {
-	rest, ok := strings.CutPrefix(key, o.c.Prefix)
-	if ok && o.c.Prefix == allServices && !strings.HasPrefix(rest, "U=") { // the next part is the service
+	rest, ok := strings.CutPrefix(key, o.engine.Prefix)
+	if ok && o.engine.Prefix == allServices && !strings.HasPrefix(rest, "U=") { // the next part is the service
 		_, rest, ok = strings.Cut(rest, ":")
 	}
 	rest, isUser := strings.CutPrefix(rest, "U=")
@@ -30,7 +30,7 @@ func (o *Operations) parse(key string) (op Operation, ok bool) {
 	if !ok || !isUser || !isRoute || kind == 0 {
 		return op, false
 	}
-	op.Digest, op.user, op.User, op.Token = Digest(key), user, unescape(user), kind == 'T'
+	op.Digest, op.user, op.User, op.Token = canon.Digest(key), user, unescape(user), kind == 'T'
 	op.Key, op.Route = key, unescape(route)
 	op.Task = kind == 'K' && strings.HasPrefix(op.Route, "DO ")
 	if kind == 'K' || kind == 'E' { // E: the id of a signed event
@@ -97,7 +97,7 @@ func digests(text string) []string {
 	return each
 }
 
-// digestSize is the length of a [Digest].
+// digestSize is the length of [canon.Digest].
 const digestSize = 16
 
 func parseCursor(text string, phases int) (c cursor, err error) {

@@ -3,7 +3,6 @@ package operations
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -13,11 +12,14 @@ import (
 	"strings"
 	"time"
 
+	"github.com/idem-go/idem/core"
 	"github.com/idem-go/idem/core/adapter"
+	"github.com/idem-go/idem/core/internal/canon"
+	"github.com/idem-go/idem/core/internal/view"
 	"github.com/idem-go/idem/core/store"
 )
 
-// Errors of [New], and of the actions. Those of a store.Inspector are returned, too.
+// Errors of [Of], and of the actions. Those of a store.Inspector are returned, too.
 var (
 	// ErrNoInspector is returned for a store that can't be looked into.
 	ErrNoInspector = errors.New("idem: the store declares no Inspect, so that nobody can look into it")
@@ -31,48 +33,31 @@ var (
 	ErrUnsigned = errors.New("idem: an action needs an actor and a reason")
 	// ErrSealed is returned by Settle and SettleTask for the operation of a service that seals what it stores, if the engine has no
 	// core.Config.Seal, one with other keys, or one that only opens: the service could not open the answer, or would not take it.
-	ErrSealed = errors.New("idem: the service seals what it stores, and would not take this answer: " +
-		"core.Config.Seal (for the command idem: IDEM_SEAL) is missing, has other keys, or only opens")
+	ErrSealed = view.ErrSealed
 )
-
-// sealed begins the remark of each record of an engine with a core.Config.Seal, as one without it sees them. It is sealedRemark of package core.
-const sealed = "sealed:"
 
 // Operations are the operations of one service, or of all services on a store. It is safe for concurrent use.
 type Operations struct {
-	c       Config
+	engine  *view.View[core.Event]
+	audit   func(context.Context, Action) error
 	inspect store.Inspector
 }
 
-// Config says whose operations they are. [core.Engine.Operations] fills it in.
-//
-// [core.Engine.Operations]: https://pkg.go.dev/github.com/idem-go/idem/core#Engine.Operations
-type Config struct {
-	// Store has the records.
-	Store store.Store
-	// Prefix is what stored keys begin with. With "idem:" they are those of all services.
-	Prefix string
-	// Timeout limits each call of the store. Zero: none.
-	Timeout time.Duration
-	// Audit is asked before an action. An error forbids it. Nil: all are allowed.
+// Options are the options of [Of].
+type Options struct {
+	// Audit is asked before an action, and an error forbids it: no audit, no change. It may write a log that can't be changed, or ask who
+	// may do what. It is called concurrently. Nil: all actions are allowed.
 	Audit func(ctx context.Context, a Action) error
-	// Observe is told of an action, and why it was not done.
-	Observe func(ctx context.Context, a Action, err error)
-	// Encode and EncodeValue make the result of an answer, or of a task's value, for a store. Decode makes an answer of a result.
-	Encode      func(*adapter.Response) []byte
-	EncodeValue func([]byte) []byte
-	Decode      func(result []byte) (adapter.Response, bool)
-	// Unopened says why a result can't be opened; nil if it can.
-	Unopened func(result []byte) error
 }
 
-// New returns the operations of c. The error is [ErrNoInspector].
-func New(c Config) (*Operations, error) {
-	inspect := c.Store.Capabilities().Inspect
-	if inspect == nil {
+// Of returns the operations of an engine. An action is an event of the kind [core.Operated] for its [core.Config].Observe. The error is
+// [ErrNoInspector].
+func Of(engine *core.Engine, options Options) (*Operations, error) {
+	o := &Operations{engine: view.Of(engine), audit: options.Audit}
+	if o.inspect = o.engine.Store.Capabilities().Inspect; o.inspect == nil {
 		return nil, ErrNoInspector
 	}
-	return &Operations{c: c, inspect: inspect}, nil
+	return o, nil
 }
 
 // Operation is what a store knows of an operation, as [Operations] have found it.
@@ -125,7 +110,7 @@ func (o *Operations) List(ctx context.Context, q Query) iter.Seq2[Operation, err
 func (o *Operations) list(ctx context.Context, q Query, brief bool) iter.Seq2[Operation, error] {
 	return func(yield func(Operation, error) bool) {
 		phases := [][]store.State{q.States}
-		ordered := o.c.Store.Capabilities().ListsOldest
+		ordered := o.engine.Store.Capabilities().ListsOldest
 		if len(q.States) == 0 && ordered {
 			phases = [][]store.State{{store.Abandoned}, {store.Running}, {store.Done, store.Free}}
 		}
@@ -184,7 +169,7 @@ func (o *Operations) page(ctx context.Context, q *Query, states []store.State, f
 	if left < 0 {
 		left = 1000
 	}
-	ask := store.Query{Prefix: o.c.Prefix, Policy: q.Policy, States: states, Limit: left, Brief: brief, Match: func(key string) bool {
+	ask := store.Query{Prefix: o.engine.Prefix, Policy: q.Policy, States: states, Limit: left, Brief: brief, Match: func(key string) bool {
 		op, ok := o.parse(key)
 		return ok && (q.Route == "" || op.Route == q.Route) && (q.User == "" || op.isOf(q.User))
 	}}
@@ -203,13 +188,13 @@ func (o *Operations) page(ctx context.Context, q *Query, states []store.State, f
 // [ErrNotFound] if there is none. The store's keys are gone through for it.
 func (o *Operations) Lookup(ctx context.Context, text string) (Operation, error) {
 	text = strings.ToLower(strings.TrimSpace(text))
-	ask := store.Query{Prefix: o.c.Prefix, Limit: 1000, Match: func(key string) bool { _, ok := o.parse(key); return ok }}
+	ask := store.Query{Prefix: o.engine.Prefix, Limit: 1000, Match: func(key string) bool { _, ok := o.parse(key); return ok }}
 	if id, err := store.ParseID(text); err == nil && id != (store.ID{}) { // to a store, the zero one is any
 		ask.ID = id
 	} else if b, err := hex.DecodeString(text); err != nil || len(b) != 8 {
 		return Operation{}, fmt.Errorf("idem: %q is neither the digest of a key (16 hexadecimal digits) nor an operation id (32)", text)
 	} else {
-		ask.Match = func(key string) bool { return Digest(key) == text }
+		ask.Match = func(key string) bool { return canon.Digest(key) == text }
 	}
 	return o.find(ctx, ask)
 }
@@ -217,7 +202,7 @@ func (o *Operations) Lookup(ctx context.Context, text string) (Operation, error)
 // LookupKey returns the operation of a user under a key that the client has chosen, or that is the id of a signed event, with its result.
 // route is as in Operation, or empty: any. Of several scopes of the key (core.ScopeKey) it is one. The error is [ErrNotFound] if there is none.
 func (o *Operations) LookupKey(ctx context.Context, user, route, key string) (Operation, error) {
-	return o.find(ctx, store.Query{Prefix: o.c.Prefix, Limit: 1000, Match: func(stored string) bool {
+	return o.find(ctx, store.Query{Prefix: o.engine.Prefix, Limit: 1000, Match: func(stored string) bool {
 		op, ok := o.parse(stored)
 		return ok && key != "" && op.clientKey == appendPart(key) && (route == "" || op.Route == route) && op.isOf(user)
 	}})
@@ -239,7 +224,7 @@ func (o *Operations) find(ctx context.Context, ask store.Query) (Operation, erro
 			if errors.Is(err, store.ErrNoRecord) || err == nil && !ask.Wants(&op.Record) { // by now it is another operation's
 				continue
 			}
-			if op.Unopened = o.c.Unopened(op.Result); op.Unopened != nil {
+			if op.Unopened = o.engine.Unopened(op.Result); op.Unopened != nil {
 				op.Result = nil
 			}
 			return op, err
@@ -307,10 +292,10 @@ func (o *Operations) Count(ctx context.Context) ([]Count, error) {
 }
 
 // Counts reports whether the store finds operations of a state without going through all others, so that they can be counted.
-func (o *Operations) Counts() bool { return o.c.Store.Capabilities().ListsOldest }
+func (o *Operations) Counts() bool { return o.engine.Store.Capabilities().ListsOldest }
 
 // Answer returns the stored response of an operation that Lookup has found; false if there is none.
-func (o *Operations) Answer(op Operation) (adapter.Response, bool) { return o.c.Decode(op.Result) }
+func (o *Operations) Answer(op Operation) (adapter.Response, bool) { return o.engine.Decode(op.Result) }
 
 // By is who does something, and why. Both are required.
 type By struct{ Actor, Reason string }
@@ -342,7 +327,7 @@ func (o *Operations) Settle(ctx context.Context, op Operation, answer *adapter.R
 	}
 	var result []byte
 	if fault == nil {
-		result = o.c.Encode(answer)
+		result = o.engine.Encode(answer)
 	}
 	if op.Token && retention > 0 {
 		retention = max(retention, op.Remaining)
@@ -375,7 +360,7 @@ func (o *Operations) SettleTask(ctx context.Context, op Operation, value []byte,
 	if !op.Task {
 		fault = errors.New("idem: a request has an answer with a status, and no value")
 	}
-	return o.do(ctx, Action{"settle", op, by}, store.Change{To: store.Done, Result: o.c.EncodeValue(value), Retention: retention}, fault)
+	return o.do(ctx, Action{"settle", op, by}, store.Change{To: store.Done, Result: o.engine.EncodeValue(value), Retention: retention}, fault)
 }
 
 // Forget removes the record of an operation: the next request is a first one, and runs. A running one whose lease has not passed is
@@ -398,12 +383,12 @@ func (o *Operations) do(ctx context.Context, a Action, c store.Change, err error
 	if err == nil && (strings.TrimSpace(a.Actor) == "" || strings.TrimSpace(a.Reason) == "") {
 		err = ErrUnsigned
 	}
-	isSealed := strings.HasPrefix(a.Operation.Remark, sealed)
+	isSealed := strings.HasPrefix(a.Operation.Remark, view.SealedRemark)
 	if err == nil && isSealed && c.To == store.Done {
 		err = ErrSealed
 	}
-	if err == nil && o.c.Audit != nil {
-		if err = o.c.Audit(ctx, a); err != nil {
+	if err == nil && o.audit != nil {
+		if err = o.audit(ctx, a); err != nil {
 			err = fmt.Errorf("idem: the audit has forbidden it: %w", err)
 		}
 	}
@@ -415,21 +400,15 @@ func (o *Operations) do(ctx context.Context, a Action, c store.Change, err error
 		defer cancel()
 		err = o.inspect.Change(ctx, a.Operation.Key, a.Operation.Record, c)
 	}
-	if o.c.Observe != nil {
-		o.c.Observe(ctx, a, err)
-	}
+	op := &a.Operation
+	o.engine.Observe(ctx, op.Key, core.Event{Kind: core.Operated, Policy: op.Policy, Route: op.Route, ID: op.ID, Attempt: op.Attempt,
+		Action: a.What, Actor: a.Actor, Reason: a.Reason, Err: err})
 	return err
 }
 
 func (o *Operations) limit(ctx context.Context) (context.Context, context.CancelFunc) {
-	if o.c.Timeout <= 0 {
+	if o.engine.Timeout <= 0 {
 		return ctx, func() {}
 	}
-	return context.WithTimeout(ctx, o.c.Timeout)
-}
-
-// Digest returns what logs call a stored key: the first 16 hexadecimal digits of its SHA-256 digest.
-func Digest(key string) string {
-	sum := sha256.Sum256([]byte(key))
-	return hex.EncodeToString(sum[:8])
+	return context.WithTimeout(ctx, o.engine.Timeout)
 }

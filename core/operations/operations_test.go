@@ -50,7 +50,7 @@ func newService(t *testing.T, c core.Config) *service {
 	}
 	s.engine = core.MustNew(c)
 	var err error
-	s.ops, err = s.engine.Operations()
+	s.ops, err = operations.Of(s.engine, operations.Options{})
 	require.NoError(t, err)
 	s.guard = s.engine.MustGuard(core.Policy{Name: "charges", Key: core.Header(core.Required), Record: core.Record{Abandoned: core.Uncertain(nil)}})
 	return s
@@ -174,12 +174,15 @@ func TestSettle(t *testing.T) {
 func TestRefusedActions(t *testing.T) {
 	forbidden := errors.New("ask bert")
 	records := &moving{Store: newStore(t)}
-	s := newService(t, core.Config{Store: records, Audit: func(_ context.Context, a operations.Action) error {
+	s := newService(t, core.Config{Store: records})
+	var err error
+	s.ops, err = operations.Of(s.engine, operations.Options{Audit: func(_ context.Context, a operations.Action) error {
 		if a.Actor == "carl" {
 			return forbidden
 		}
 		return nil
 	}})
+	require.NoError(t, err)
 	op := s.stuck("k")
 	answer := &core.Response{Status: 200}
 	assert.ErrorIs(t, s.ops.Release(t.Context(), op, operations.By{Actor: "carl", Reason: "why not"}), forbidden)
@@ -200,7 +203,7 @@ func TestRefusedActions(t *testing.T) {
 	assert.ErrorIs(t, s.ops.Release(t.Context(), op, operations.By{Reason: "anonymous"}), operations.ErrUnsigned)
 
 	task := s.engine.MustTask(core.TaskPolicy{Name: "mail"})
-	_, err := core.Do(t.Context(), task, core.Call{Key: "m"}, func(ctx context.Context) (int, error) {
+	_, err = core.Do(t.Context(), task, core.Call{Key: "m"}, func(ctx context.Context) (int, error) {
 		running, err := s.ops.LookupKey(ctx, "", "DO mail", "m")
 		require.NoError(t, err)
 		assert.ErrorIs(t, s.ops.Forget(ctx, running, false, by), operations.ErrRunning)
@@ -237,7 +240,7 @@ func TestRefusedActions(t *testing.T) {
 		_, err := s.ops.Lookup(t.Context(), text)
 		assert.ErrorContains(t, err, "neither", text)
 	}
-	_, err = core.MustNew(core.Config{Store: blind{}, Service: "shop"}).Operations()
+	_, err = operations.Of(core.MustNew(core.Config{Store: blind{}, Service: "shop"}), operations.Options{})
 	assert.ErrorIs(t, err, operations.ErrNoInspector)
 }
 
@@ -344,7 +347,7 @@ func TestList(t *testing.T) {
 		shop.charge("alice", fmt.Sprint(9-i))
 		want = append(want, fmt.Sprint("charges POST /charges alice ", 9-i))
 	}
-	all, err := core.MustNew(core.Config{Store: records, LegacyPrefix: "idem:"}).Operations()
+	all, err := operations.Of(core.MustNew(core.Config{Store: records, LegacyPrefix: "idem:"}), operations.Options{})
 	require.NoError(t, err)
 	list := func(ops *operations.Operations, q operations.Query) (found []string, next string) {
 		for op, err := range ops.List(t.Context(), q) {
@@ -355,7 +358,7 @@ func TestList(t *testing.T) {
 		return found, next
 	}
 	// A service whose prefix begins like another one's does not see its records.
-	app, err := core.MustNew(core.Config{Store: records, LegacyPrefix: "idem:sho"}).Operations()
+	app, err := operations.Of(core.MustNew(core.Config{Store: records, LegacyPrefix: "idem:sho"}), operations.Options{})
 	require.NoError(t, err)
 	found, _ := list(app, operations.Query{})
 	assert.Empty(t, found)
@@ -444,7 +447,7 @@ func TestUsers(t *testing.T) {
 			r = r.WithContext(core.WithCaller(r.Context(), user.caller))
 		}
 		h.ServeHTTP(httptest.NewRecorder(), r)
-		ops, err := e.Operations()
+		ops, err := operations.Of(e, operations.Options{})
 		require.NoError(t, err)
 		hers := 1
 		if name == "like a mark" {
@@ -474,7 +477,7 @@ func TestSignedEvents(t *testing.T) {
 	}
 	deliver()
 	require.Equal(t, 503, deliver().Code)
-	ops, err := e.Operations()
+	ops, err := operations.Of(e, operations.Options{})
 	require.NoError(t, err)
 	op, err := ops.LookupKey(t.Context(), "acme", "DO stripe", "evt 1")
 	require.NoError(t, err)

@@ -91,7 +91,7 @@ func TestEncode(t *testing.T) {
 					replayed("k-1")
 
 					verdict = core.Unknown()
-					ops, err := r.Operations()
+					ops, err := operations.Of(r.Engine.Engine, operations.Options{})
 					require.NoError(r, err)
 					for key, value := range map[string][]byte{"k-2": answer, "k-3": []byte("no answer")} {
 						r.NextIsAbandoned(1)

@@ -1,5 +1,10 @@
 package canon
 
+import (
+	"crypto/sha256"
+	"encoding/hex"
+)
+
 const upperHex = "0123456789ABCDEF"
 
 // partSafe holds the bytes that stand for themselves in a part of a key.
@@ -43,4 +48,10 @@ func AppendPart(dst []byte, value string) []byte {
 		plain = i + 1
 	}
 	return append(dst, value[plain:]...)
+}
+
+// Digest returns what logs call a stored key: the first 16 hexadecimal digits of its SHA-256 digest.
+func Digest(key string) string {
+	sum := sha256.Sum256([]byte(key))
+	return hex.EncodeToString(sum[:8])
 }
