@@ -16,7 +16,7 @@ import (
 
 // Engine holds what all guards of a service share: the store, the hooks, and the renewal of leases. Build
 // it once, with [New]. It is safe for concurrent use. It need not be closed: without runs and waiters it has no
-// goroutines.
+// goroutines. ([Engine.Drain] ends what it does about unsettled runs.)
 type Engine struct {
 	shown
 	store        store.Store
