@@ -150,6 +150,9 @@ var endings = []ending{
 	{name: "killed, Uncertain", brief: true, elsewhere: true, killed: true, uncertain: true},
 }
 
+// frameworks are those of the processes, two for each ending.
+var frameworks = []string{"gin", "fiber", "echo", "fiber3", "nethttp", "echo5"}
+
 // outageTrial is one ending of runs. Half of them are tasks, and half of those that nobody kills have their home in either process.
 type outageTrial struct {
 	*trial
@@ -194,8 +197,8 @@ func (o outage) try(t *testing.T, program, url string, length time.Duration, run
 		}
 		args := []string{"-store", url, "-timeout", "500ms", "-lease", lease.String(), fmt.Sprint("-uncertain=", e.uncertain),
 			"-bank", bank(t, tr.called), "-framework"}
-		for i, framework := range []string{"gin", "fiber"} {
-			tr.processes[i] = startProcess(tr.trial, program, 0, append(slices.Clone(args), framework)...)
+		for k := range tr.processes {
+			tr.processes[k] = startProcess(tr.trial, program, 0, append(slices.Clone(args), frameworks[(2*i+k)%len(frameworks)])...)
 		}
 		tr.answered.Add(runs)
 		for n := range runs {

@@ -1,5 +1,5 @@
 // Command service is what the tests of package faults kill and freeze: one route behind a guard and one
-// for tasks, on Gin or Fiber, over any store. Its handlers call a bank, which is the test: that counts the calls,
+// for tasks, on any framework, over any store. Its handlers call a bank, which is the test: that counts the calls,
 // and answers when the handler shall go on.
 package main
 
@@ -24,18 +24,25 @@ import (
 	_ "github.com/go-sql-driver/mysql"
 	"github.com/gofiber/fiber/v2"
 	"github.com/gofiber/fiber/v2/middleware/adaptor"
+	fiber3 "github.com/gofiber/fiber/v3"
 	_ "github.com/jackc/pgx/v5/stdlib"
+	"github.com/labstack/echo/v4"
+	echo5 "github.com/labstack/echo/v5"
 
 	"github.com/idem-go/idem/core"
 	"github.com/idem-go/idem/core/store"
 	"github.com/idem-go/idem/core/store/redisstore"
 	"github.com/idem-go/idem/core/store/sqlstore"
+	"github.com/idem-go/idem/echo5idem"
+	"github.com/idem-go/idem/echoidem"
+	"github.com/idem-go/idem/fiber3idem"
 	"github.com/idem-go/idem/fiberidem"
 	"github.com/idem-go/idem/ginidem"
+	"github.com/idem-go/idem/httpidem"
 )
 
 var (
-	framework = flag.String("framework", "", "gin or fiber; without one, payments are protected by sqlstore's DoTx in place of a guard")
+	framework = flag.String("framework", "", "gin, echo, echo5, fiber, fiber3 or nethttp; without one, payments are protected by sqlstore's DoTx in place of a guard")
 	storeURL  = flag.String("store", "", "redis://…, postgres://…, mysql://… or sqlite:FILE")
 	lease     = flag.Duration("lease", time.Second, "the policy's lease")
 	timeout   = flag.Duration("timeout", 0, "the engine's StoreTimeout")
@@ -171,6 +178,47 @@ func serve() error {
 		app.Post("/tasks", adaptor.HTTPHandlerFunc(payTask))
 		app.Get("/now", func(c *fiber.Ctx) error { return c.SendString(now()) })
 		return app.Listener(listener)
+
+	case "fiber3":
+		app := fiber3.New(fiber3.Config{Immutable: true})
+		app.Post("/payments", fiber3idem.New(guard), func(c fiber3.Ctx) error {
+			status, body := pay(c.Context(), c.Get("Idempotency-Key"), fiber3idem.Run(c))
+			return c.Status(status).SendString(body)
+		})
+		app.Post("/tasks", payTask)
+		app.Get("/now", func(c fiber3.Ctx) error { return c.SendString(now()) })
+		return app.Listener(listener, fiber3.ListenConfig{DisableStartupMessage: true})
+
+	case "echo":
+		e := echo.New()
+		e.POST("/payments", func(c echo.Context) error {
+			r := c.Request()
+			return c.String(pay(r.Context(), r.Header.Get("Idempotency-Key"), echoidem.Run(c)))
+		}, echoidem.New(guard))
+		e.POST("/tasks", echo.WrapHandler(http.HandlerFunc(payTask)))
+		e.GET("/now", func(c echo.Context) error { return c.String(http.StatusOK, now()) })
+		return http.Serve(listener, e)
+
+	case "echo5":
+		e := echo5.New()
+		e.POST("/payments", func(c *echo5.Context) error {
+			r := c.Request()
+			return c.String(pay(r.Context(), r.Header.Get("Idempotency-Key"), echo5idem.Run(c)))
+		}, echo5idem.New(guard))
+		e.POST("/tasks", echo5.WrapHandler(http.HandlerFunc(payTask)))
+		e.GET("/now", func(c *echo5.Context) error { return c.String(http.StatusOK, now()) })
+		return http.Serve(listener, e)
+
+	case "nethttp":
+		mux := http.NewServeMux()
+		mux.Handle("POST /payments", httpidem.New(guard)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			status, body := pay(r.Context(), r.Header.Get("Idempotency-Key"), httpidem.Run(r))
+			w.WriteHeader(status)
+			_, _ = io.WriteString(w, body)
+		})))
+		mux.HandleFunc("POST /tasks", payTask)
+		mux.HandleFunc("GET /now", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, now()) })
+		return http.Serve(listener, mux)
 	}
 	return fmt.Errorf("no framework is called %q", *framework)
 }
