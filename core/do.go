@@ -81,8 +81,8 @@ type Result[T any] struct {
 // as JSON (a [json.RawMessage] as it is, too). What JSON leaves out of a T (unexported fields, say) is not replayed. A value that can't be
 // encoded, or that would be another one when it is replayed, is returned, but not stored. Such values are: one whose JSON, decoded as a T
 // and encoded again, is different (a string that is not UTF-8, wherever in the value; use []byte for it); one with an interface that
-// would hold another type (bytes, an int, a time or a struct in an any); and a struct that has unexported fields only. If fn returns an error, Do returns
-// it as it is, and the run has failed (see [Record].OnFailure).
+// would hold another type (bytes, an int, a time or a struct in an any); and a struct that has unexported fields only. If fn
+// returns an error, Do returns it as it is, and the run has failed (see [Record].OnFailure).
 //
 // If ctx has ended before the call, Do returns its error and does nothing.
 //

@@ -337,8 +337,9 @@ func TestCallersOfARunThatIsBeingSettled(t *testing.T) {
 		duplicate core.Duplicate
 		hangs     bool // it does not refuse them
 	}{
-		"settled in time": {1500 * time.Millisecond, core.Replay(), false}, "settled in time, waiting": {1500 * time.Millisecond, core.Wait(time.Minute), false},
-		"not in time": {time.Hour, core.Replay(), false}, "not in time, waiting": {time.Hour, core.Wait(time.Minute), false},
+		"settled in time":          {1500 * time.Millisecond, core.Replay(), false},
+		"settled in time, waiting": {1500 * time.Millisecond, core.Wait(time.Minute), false},
+		"not in time":              {time.Hour, core.Replay(), false}, "not in time, waiting": {time.Hour, core.Wait(time.Minute), false},
 		"hanging": {time.Hour, core.Replay(), true}, "hanging, waiting": {time.Hour, core.Wait(time.Minute), true},
 	} {
 		bubble(t, name, func(t *testing.T) {
