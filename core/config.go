@@ -70,7 +70,8 @@ type Config struct {
 	Remark func(ctx context.Context) string
 
 	// Observe gets the events. It is called synchronously and concurrently, and must return
-	// quickly. Nil: events are dropped. See [LogEvents].
+	// quickly. It must not panic: events of renewals, and of runs that are settled late, come from goroutines of the engine, where a panic
+	// ends the process. Nil: events are dropped. See [LogEvents].
 	Observe func(ctx context.Context, e Event)
 
 	// ObserveStore is told of each call of the store, when it has ended: "acquire", "renew", "complete", "release", "abandon",

@@ -81,8 +81,8 @@ type Result[T any] struct {
 // as JSON (a [json.RawMessage] as it is, too). What JSON leaves out of a T (unexported fields, say) is not replayed. A value that can't be
 // encoded, or that would be another one when it is replayed, is returned, but not stored. Such values are: one whose JSON, decoded as a T
 // and encoded again, is different (a string that is not UTF-8, wherever in the value; use []byte for it); one with an interface that
-// would hold another type (bytes, an int or a struct in an any); and a struct that has unexported fields only. If fn returns an error, Do returns
-// it as it is, and the run has failed (see [Record].OnFailure).
+// would hold another type (bytes, an int, a time or a struct in an any); and a struct that has unexported fields only. If fn
+// returns an error, Do returns it as it is, and the run has failed (see [Record].OnFailure).
 //
 // If ctx has ended before the call, Do returns its error and does nothing.
 //
@@ -180,19 +180,22 @@ func marshal(value any) ([]byte, error) {
 // sameTypes reports whether two values whose JSON is equal have the same types also where T has an interface: that which held an int holds
 // a float64, and so on. What JSON sees nothing of is another value, too.
 func sameTypes(a, b reflect.Value) bool {
-	if a.Kind() != b.Kind() || a.Type() != b.Type() {
+	t := a.Type()
+	if t != b.Type() {
 		return false
 	}
-	if _, own := a.Interface().(json.Marshaler); own {
-		return true
-	}
-	if _, own := a.Interface().(encoding.TextMarshaler); own {
+	if marshals(t) || a.CanAddr() && marshals(reflect.PointerTo(t)) { // as in package json
 		return true
 	}
 	switch a.Kind() {
-	case reflect.Interface, reflect.Pointer:
+	case reflect.Interface:
+		return a.IsNil() == b.IsNil() && (a.IsNil() || sameTypes(a.Elem(), b.Elem()))
+	case reflect.Pointer:
 		return a.IsNil() || b.IsNil() || sameTypes(a.Elem(), b.Elem())
 	case reflect.Slice, reflect.Array:
+		if t.Elem().Kind() <= reflect.Complex128 { // a number: there may be a million of bytes
+			return true
+		}
 		for i := range min(a.Len(), b.Len()) {
 			if !sameTypes(a.Index(i), b.Index(i)) {
 				return false
@@ -205,16 +208,36 @@ func sameTypes(a, b reflect.Value) bool {
 			}
 		}
 	case reflect.Struct:
-		seen := a.NumField() == 0
-		for field, value := range a.Fields() {
-			seen = seen || field.Anonymous || field.IsExported()
-			if field.IsExported() && !sameTypes(value, b.FieldByIndex(field.Index)) {
-				return false
-			}
-		}
-		return seen || a.IsZero()
+		seen, same := sameFields(a, b)
+		return same && (seen || a.IsZero())
 	}
 	return true
+}
+
+// sameFields is sameTypes of the fields that JSON sees, and reports whether there are any.
+func sameFields(a, b reflect.Value) (seen, same bool) {
+	seen = a.NumField() == 0
+	for field, value := range a.Fields() {
+		seen = seen || field.Anonymous || field.IsExported()
+		if field.Tag.Get("json") == "-" {
+			continue
+		}
+		other := b.FieldByIndex(field.Index)
+		if field.IsExported() {
+			same = sameTypes(value, other)
+		} else if same = true; field.Anonymous && value.Kind() == reflect.Struct { // whose fields may be exported
+			_, same = sameFields(value, other)
+		}
+		if !same {
+			return seen, false
+		}
+	}
+	return seen, true
+}
+
+// marshals reports whether values of type t say themselves what their JSON is.
+func marshals(t reflect.Type) bool {
+	return t.Implements(reflect.TypeFor[json.Marshaler]()) || t.Implements(reflect.TypeFor[encoding.TextMarshaler]())
 }
 
 var errLossy = errors.New("idem: the value would be replayed as another one: its JSON, decoded and encoded again, is not the same, or an interface in it would hold another type")

@@ -1,11 +1,13 @@
 package core_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
+	"math/big"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -167,6 +169,11 @@ func TestTypesOfValues(t *testing.T) {
 		At  *time.Time
 		Any any
 	}{receipt: receipt{ID: "r-1"}, Any: "text"})
+	sameTwice(t, struct{ Cents big.Int }{*big.NewInt(5)}) // whose MarshalJSON is its pointer's
+	twice(t, struct {                                     // what JSON leaves out is not looked at
+		ID  string
+		Log bytes.Buffer `json:"-"`
+	}{"r-1", *bytes.NewBufferString("left out")})
 	_, nothing := twice[[]byte](t, nil)
 	assert.Empty(t, nothing.Value)
 }
@@ -190,6 +197,10 @@ func TestValuesThatCannotBeStored(t *testing.T) {
 		"bytes in an any":       returns(task, any([]byte("x"))),
 		"an int in an any":      returns(task, any(5)),
 		"a struct in an any":    returns(task, any(receipt{ID: "r-1"})),
+		"a time in an any":      returns(task, any(time.Unix(1, 0))), // as a text
+		"JSON in an any":        returns(task, map[string]any{"raw": json.RawMessage("{}")}),
+		"a nil pointer, so":     returns(task, any((*receipt)(nil))),
+		"of an embedded struct": returns(task, struct{ embedded }{embedded{Of: 5}}),
 		"deeper":                returns(task, &struct{ Of []map[string]any }{[]map[string]any{{"n": 5}}}),
 		"of unexported fields":  returns(task, writeNothing{1}),
 		"deeper still":          returns(task, struct{ Of []writeNothing }{[]writeNothing{{1}}}),
@@ -211,6 +222,8 @@ func TestValuesThatCannotBeStored(t *testing.T) {
 type text string
 
 type writeNothing struct{ n int }
+
+type embedded struct{ Of any }
 
 // writeOnly has a JSON that it does not read.
 type writeOnly struct{ n int }

@@ -46,8 +46,9 @@ type lateRun struct {
 	expires  time.Time     // the lease, by this process's clock
 }
 
-// settle goes on with a run whose first try has failed: until the deadline of calling, and if that does not help, in the background. It
-// returns the run as it is then; late says that it is not settled, and that its caller gets its answer now: answered is to follow.
+// settle goes on with a run whose first try has failed, or is to come: until the deadline of calling, and if that does not help, in the
+// background. It returns the run as it is then; late says that it is not settled, and that its caller gets its answer now: answered is to
+// follow.
 func (l *lateRuns) settle(calling context.Context, run unsettled) (_ *unsettled, late bool) {
 	u := &run
 	l.add(u)

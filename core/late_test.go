@@ -338,9 +338,12 @@ func TestCallersOfARunThatIsBeingSettled(t *testing.T) {
 	for name, tc := range map[string]struct {
 		away      time.Duration // that the store takes neither a completion nor a renewal
 		duplicate core.Duplicate
+		hangs     bool // it does not refuse them
 	}{
-		"settled in time": {1500 * time.Millisecond, core.Replay()}, "settled in time, waiting": {1500 * time.Millisecond, core.Wait(time.Minute)},
-		"not in time": {time.Hour, core.Replay()}, "not in time, waiting": {time.Hour, core.Wait(time.Minute)},
+		"settled in time":          {1500 * time.Millisecond, core.Replay(), false},
+		"settled in time, waiting": {1500 * time.Millisecond, core.Wait(time.Minute), false},
+		"not in time":              {time.Hour, core.Replay(), false}, "not in time, waiting": {time.Hour, core.Wait(time.Minute), false},
+		"hanging": {time.Hour, core.Replay(), true}, "hanging, waiting": {time.Hour, core.Wait(time.Minute), true},
 	} {
 		bubble(t, name, func(t *testing.T) {
 			policy := policy
@@ -355,10 +358,14 @@ func TestCallersOfARunThatIsBeingSettled(t *testing.T) {
 					time.Sleep(comes)
 					c := ask().after(func(context.Context) {
 						p.link.breaks(func(ctx context.Context, call string) error {
-							if time.Since(began) < tc.away {
-								return refused("complete", "renew")(ctx, call)
+							fault := refused("complete", "renew")(ctx, call)
+							switch {
+							case fault == nil || time.Since(began) >= tc.away:
+								return nil
+							case tc.hangs:
+								return hang(ctx)
 							}
-							return nil
+							return fault
 						}, nil)
 						time.Sleep(100 * time.Millisecond) // others come to wait
 					})

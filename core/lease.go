@@ -53,8 +53,8 @@ func (l *runs) begin(c *runContext, now time.Time) bool {
 	return true
 }
 
-// endLease takes a run off the list: its lease is not renewed any more.
-func (l *runs) endLease(c *runContext) {
+// endLease takes a run off the list: its lease is not renewed any more. It returns when the lease passes.
+func (l *runs) endLease(c *runContext) (expires time.Time) {
 	l.mu.Lock()
 	if c.listed {
 		c.listed = false
@@ -69,7 +69,9 @@ func (l *runs) endLease(c *runContext) {
 		c.prev, c.next = nil, nil
 	}
 	// The timer stays armed: it finds nothing to do and is not armed again.
+	expires = c.expires
 	l.mu.Unlock()
+	return expires
 }
 
 // end counts a run out when it is settled. A second call does nothing.

@@ -537,7 +537,7 @@ func TestSealFaults(t *testing.T) {
 	}
 	for _, bad := range []string{"digest", "digest=0123!", "0123456789abcdef", "0123456789abcdef=", "a:0123456789abcdef=", "a,0123456789abcdef==", "a b=0123456789abcdef", text(want) + ",", "Digest" + strings.TrimPrefix(text(want), "digest"), text(want) + ",digest=" + base64.StdEncoding.EncodeToString(want.DigestKey)} {
 		_, err := core.ParseSeal(bad)
-		assert.ErrorContains(t, err, "of the text of a Seal")
+		assert.ErrorContains(t, err, "the text of a Seal")
 		assert.NotContains(t, err.Error(), "0123")
 	}
 

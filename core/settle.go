@@ -82,7 +82,7 @@ func (c *runContext) settlement(o *outcome, decided Disposition) settlement {
 // what the client gets in place of the handler's answer, if it is still there, or nil.
 func (c *runContext) settle(o outcome) (instead *Refusal) {
 	g, e := c.guard, c.guard.engine
-	e.runs.endLease(c)
+	expires := e.runs.endLease(c)
 	late := false
 	defer func() {
 		if !late {
@@ -123,7 +123,8 @@ func (c *runContext) settle(o outcome) (instead *Refusal) {
 	} else {
 		calling, cancel := e.storeContext(c.values)
 		defer cancel()
-		if u.try(calling) {
+		// If the lease may pass during the first try, nobody here is to claim the key meanwhile.
+		if mayPass := !e.can.Local && expires.Sub(u.ended) <= e.storeTimeout; mayPass || u.try(calling) {
 			var left *unsettled
 			if left, late = e.late.settle(calling, u); late {
 				c.ended.Store(true)
