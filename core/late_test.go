@@ -664,6 +664,55 @@ func TestAResultThatIsNeverTaken(t *testing.T) {
 	}
 }
 
+// A failure that is never taken is not in the way for longer than three renewals and a lease.
+func TestAFailureThatIsNeverTaken(t *testing.T) {
+	for refuse, end := range map[string]func(context.Context) adapter.Capture{"release": handlerOf(500), "abandon": abandoning} {
+		bubble(t, refuse, func(t *testing.T) {
+			p := setApart(t, core.Config{})
+			policy := core.ClientKey()
+			policy.Lease = 3 * time.Second
+			here, there := p.here.MustGuard(policy), p.there.MustGuard(policy)
+			ask := func() *call { return post("{}", nil).withKey("k") }
+			began := time.Now()
+			p.begin(t, here, refused(refuse), ask().doing(end))
+			for outcome(t, there, ask()) == "in_progress" {
+				time.Sleep(100 * time.Millisecond)
+			}
+			assert.Equal(t, 3, p.link.count("renew"))
+			assert.Less(t, time.Since(began), 15*time.Second)
+			p.link.breaks(nil, nil)
+			time.Sleep(5 * time.Second)
+			assert.Equal(t, 1, count(p.observed.kinds(), core.RunLost))
+			assert.Equal(t, "replay", outcome(t, here, ask()))
+		})
+	}
+}
+
+// Thousands of runs whose results are not taken keep their leases.
+func TestLeasesOfManyRuns(t *testing.T) {
+	const runs = 5000
+	synctest.Test(t, func(t *testing.T) {
+		p := setApart(t, core.Config{})
+		policy := core.ClientKey()
+		policy.Lease = 6 * time.Second
+		here, there := p.here.MustGuard(policy), p.there.MustGuard(policy)
+		var calls []*call
+		for i := range runs {
+			calls = append(calls, post("{}", nil).withKey(fmt.Sprint(i)))
+		}
+		p.begin(t, here, refused("complete"), calls...)
+		for p.here.Unsettled() == runs {
+			time.Sleep(500 * time.Millisecond)
+			for i := 0; i < runs; i += 100 {
+				met := outcome(t, there, post("{}", nil).withKey(fmt.Sprint(i)))
+				require.Contains(t, []string{"in_progress", "result_unavailable"}, met)
+			}
+		}
+		time.Sleep(10 * time.Second)
+		assert.Zero(t, p.here.Unsettled())
+	})
+}
+
 // A result that is taken at last is whole, although there was no room for it, nor for the record, before.
 func TestAFullStoreThatMakesRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -48,7 +48,8 @@ func (u *unsettled) plan() (record Disposition, retention, known time.Duration) 
 	return Keep, retention, known
 }
 
-// maxRenewals is how often a lease is renewed while the store does not take the result. Then it gets the record without it.
+// maxRenewals is how often a lease is renewed while the store does not take the record. Then it gets the record without the result; where there is none,
+// the lease passes.
 const maxRenewals = 3
 
 // call has the store take the record.
@@ -127,7 +128,7 @@ func (u *unsettled) look(calling context.Context) (again bool) {
 func (u *unsettled) renew() (again bool) {
 	c, e := u.run, u.run.guard.engine
 	sent := time.Now()
-	if sent.Before(u.due) {
+	if sent.Before(u.due) || u.renewed >= maxRenewals && u.record != Keep {
 		return true
 	}
 	lease := c.guard.policy.Lease
