@@ -690,11 +690,11 @@ func TestAFailureThatIsNeverTaken(t *testing.T) {
 
 // Thousands of runs whose results are not taken keep their leases.
 func TestLeasesOfManyRuns(t *testing.T) {
-	const runs = 5000
+	const runs = 2000
 	synctest.Test(t, func(t *testing.T) {
 		p := setApart(t, core.Config{})
 		policy := core.ClientKey()
-		policy.Lease = 6 * time.Second
+		policy.Lease = 3 * time.Second
 		here, there := p.here.MustGuard(policy), p.there.MustGuard(policy)
 		var calls []*call
 		for i := range runs {
