@@ -142,9 +142,8 @@ func (l *lateRuns) answered(u *unsettled) {
 
 // rest makes the pause before the next try. l.mu is held.
 func (l *lateRuns) rest(u *unsettled) {
-	// Thousands of runs must not be a load for a store that has just come back. But the lease is to be renewed in time.
+	// Thousands of runs must not be a load for a store that has just come back.
 	longest := time.Second + time.Duration(len(l.byKey))*time.Millisecond
-	longest = min(longest, max(u.run.guard.policy.Lease/3, time.Second))
 	u.place.pause = min(max(2*u.place.pause, firstPause), longest)
 	d := u.place.pause/2 + rand.N(u.place.pause)
 	if u.place.timer == nil {

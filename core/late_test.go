@@ -688,31 +688,6 @@ func TestAFailureThatIsNeverTaken(t *testing.T) {
 	}
 }
 
-// Thousands of runs whose results are not taken keep their leases.
-func TestLeasesOfManyRuns(t *testing.T) {
-	const runs = 2000
-	synctest.Test(t, func(t *testing.T) {
-		p := setApart(t, core.Config{})
-		policy := core.ClientKey()
-		policy.Lease = 3 * time.Second
-		here, there := p.here.MustGuard(policy), p.there.MustGuard(policy)
-		var calls []*call
-		for i := range runs {
-			calls = append(calls, post("{}", nil).withKey(fmt.Sprint(i)))
-		}
-		p.begin(t, here, refused("complete"), calls...)
-		for p.here.Unsettled() == runs {
-			time.Sleep(500 * time.Millisecond)
-			for i := 0; i < runs; i += 100 {
-				met := outcome(t, there, post("{}", nil).withKey(fmt.Sprint(i)))
-				require.Contains(t, []string{"in_progress", "result_unavailable"}, met)
-			}
-		}
-		time.Sleep(10 * time.Second)
-		assert.Zero(t, p.here.Unsettled())
-	})
-}
-
 // A result that is taken at last is whole, although there was no room for it, nor for the record, before.
 func TestAFullStoreThatMakesRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
