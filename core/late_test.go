@@ -340,8 +340,8 @@ func TestCallersOfARunThatIsBeingSettled(t *testing.T) {
 		duplicate core.Duplicate
 		hangs     bool // it does not refuse them
 	}{
-		"settled in time":          {1500 * time.Millisecond, core.Replay(), false},
-		"settled in time, waiting": {1500 * time.Millisecond, core.Wait(time.Minute), false},
+		"settled in time":          {1300 * time.Millisecond, core.Replay(), false},
+		"settled in time, waiting": {1300 * time.Millisecond, core.Wait(time.Minute), false},
 		"not in time":              {time.Hour, core.Replay(), false}, "not in time, waiting": {time.Hour, core.Wait(time.Minute), false},
 		"hanging": {time.Hour, core.Replay(), true}, "hanging, waiting": {time.Hour, core.Wait(time.Minute), true},
 	} {
@@ -371,7 +371,7 @@ func TestCallersOfARunThatIsBeingSettled(t *testing.T) {
 					})
 					assert.Equal(t, 201, serve(t, g, c).response.Status)
 					assert.LessOrEqual(t, time.Since(began), 2100*time.Millisecond)
-					assert.Equal(t, tc.away < time.Hour, count(p.observed.kinds(), core.Unsettled) == 0)
+					assert.Equal(t, tc.away < time.Hour, count(p.observed.kinds(), core.Unsettled) == 0, "%v %v %v", time.Since(began), p.observed.kinds(), p.link.calls)
 				})
 			}
 			served.Go(func() {
