@@ -101,7 +101,7 @@ func NewStandard(o StandardConfig) (sign.Scheme, error) {
 	var errs []error
 	addIf := func(bad bool, field, format string, args ...any) {
 		if bad {
-			errs = append(errs, &sign.ConfigError{Field: "StandardConfig" + field, Problem: fmt.Sprintf(format, args...)})
+			errs = append(errs, &sign.ConfigError{Field: "webhook.StandardConfig" + field, Problem: fmt.Sprintf(format, args...)})
 		}
 	}
 	name := func(field, given, standard string) string {

@@ -308,8 +308,8 @@ func TestWebhookOptions(t *testing.T) {
 		ID: "a b", Timestamp: "Host", Signature: "host", KeyID: "a b", AlsoSign: []*sign.Key{nil, webhookKey(webhookPublic), rsa, key, key, key, key, key},
 	})
 	require.Equal(t, []string{
-		"StandardConfig.ID", "StandardConfig.Timestamp", "StandardConfig.Signature", "StandardConfig", "StandardConfig.KeyID",
-		"StandardConfig.AlsoSign", "StandardConfig.AlsoSign", "StandardConfig.AlsoSign", "StandardConfig.AlsoSign",
+		"webhook.StandardConfig.ID", "webhook.StandardConfig.Timestamp", "webhook.StandardConfig.Signature", "webhook.StandardConfig", "webhook.StandardConfig.KeyID",
+		"webhook.StandardConfig.AlsoSign", "webhook.StandardConfig.AlsoSign", "webhook.StandardConfig.AlsoSign", "webhook.StandardConfig.AlsoSign",
 	}, fixture.ConfigErrors(t, err))
 }
 
