@@ -21,6 +21,7 @@ import (
 	"github.com/idem-go/idem/sign"
 	"github.com/idem-go/idem/sign/rfc9421"
 	"github.com/idem-go/idem/sign/sortedparams"
+	"github.com/idem-go/idem/sign/webhook"
 )
 
 // flat is a body of 200 bytes that every scheme can sign, also those that sign parameters.
@@ -102,12 +103,12 @@ func BenchmarkSign(b *testing.B) {
 	public, private, err := ed25519.GenerateKey(rand.Reader)
 	require.NoError(b, err)
 	signer, verifier := sign.Must(sign.NewKey(sign.KeyConfig{ID: "demo"}, private)), sign.Must(sign.NewKey(sign.KeyConfig{ID: "demo"}, public))
-	webhook := sign.Must(sign.NewStandardWebhooksKey(sign.KeyConfig{ID: "webhooks"}, "whsec_"+base64.StdEncoding.EncodeToString([]byte(secret))))
-	sender := sign.Must(sign.NewSenderKey(sign.KeyConfig{ID: "webhooks"}, secret))
+	standard := sign.Must(webhook.NewStandardKey(sign.KeyConfig{ID: "webhooks"}, "whsec_"+base64.StdEncoding.EncodeToString([]byte(secret))))
+	sender := sign.Must(webhook.NewSenderKey(sign.KeyConfig{ID: "webhooks"}, secret))
 
 	messageSignatures, err := rfc9421.New(rfc9421.Config{})
 	require.NoError(b, err)
-	webhooks, err := sign.NewStandardWebhooks(sign.StandardWebhooksConfig{})
+	webhooks, err := webhook.NewStandard(webhook.StandardConfig{})
 	require.NoError(b, err)
 	sorted, err := sortedparams.New(sortedparams.Config{})
 	require.NoError(b, err)
@@ -123,8 +124,8 @@ func BenchmarkSign(b *testing.B) {
 		{"v1-ed25519", nil, signer, verifier, true, byJSON},
 		{"rfc9421-hmac", messageSignatures, shared, shared, true, byJSON},
 		{"rfc9421-ed25519", messageSignatures, signer, verifier, true, byJSON},
-		{"webhooks", webhooks, webhook, webhook, false, byJSON},
-		{"stripe", sign.Stripe(""), sender, sender, false, byJSON},
+		{"webhooks", webhooks, standard, standard, false, byJSON},
+		{"stripe", webhook.Stripe(""), sender, sender, false, byJSON},
 		{"sorted-query", sorted, shared, shared, false, bySource["query"]},
 		{"sorted-form", sorted, shared, shared, false, bySource["form"]},
 		{"sorted-json", sorted, shared, shared, false, bySource["json"]},

@@ -51,6 +51,8 @@ func TestBoundaries(t *testing.T) {
 		"github.com/idem-go/idem/core/operations":   "a program without operators compiles nothing for them",
 		"github.com/idem-go/idem/adapterkit":        "arrows go from adapter to core",
 		"github.com/idem-go/idem/internal/backend":  "what starts servers is for tests",
+		"github.com/idem-go/idem/sign/webhook":      "only who has webhooks compiles their schemes",
+		"github.com/idem-go/idem/sign/jwk":          "only who has keys on the web compiles what fetches them",
 		"github.com/idem-go/idem/sign/sortedparams": "only who signs parameters compiles a reader of forms and JSON for them",
 	}
 	const (
@@ -63,11 +65,13 @@ func TestBoundaries(t *testing.T) {
 		"core/store/memstore":    nil,
 		"core/store/redisstore":  {"github.com/redis/rueidis"},
 		"core/store/sqlstore":    {"database/sql"},
-		"core/adaptertest":       {sign, sign + "/sortedparams", "github.com/dunglas/httpsfv", "encoding/xml"},
+		"core/adaptertest":       {sign, sign + "/sortedparams", sign + "/webhook", "github.com/dunglas/httpsfv", "encoding/xml"},
 		"core/storetest":         {"pgregory.net/rapid", "github.com/anishathalye/porcupine"},
 		"sign":                   nil,
 		"sign/rfc9421":           {"github.com/dunglas/httpsfv"},
 		"sign/sortedparams":      nil,
+		"sign/webhook":           nil,
+		"sign/jwk":               nil,
 		"idemclient":             nil,
 		"core/measure":           nil,
 		"promidem":               {core, "github.com/prometheus/client_golang", "google.golang.org/protobuf"},

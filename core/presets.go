@@ -60,7 +60,7 @@ func ClientKey(options ...KeyOption) Policy {
 	return Policy{Key: Header(Required, options...), Record: Record{Retention: 24 * time.Hour}}
 }
 
-// SignedEvent is for receivers of webhooks, inside a verifier (sign.Stripe and others; see docs/webhooks.md). Set Name. The
+// SignedEvent is for receivers of webhooks, inside a verifier (package sign/webhook; see docs/webhooks.md). Set Name. The
 // key is the id of the event that a signed request reports, as for [CallerEvent], in one key space for all guards of that
 // name: an event that comes by two routes runs once, and whoever changes the path, which no sender signs, can't have it run
 // again. Two endpoints have two names, also if they share a secret. The user is the verified caller: events of two senders are

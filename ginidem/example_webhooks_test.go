@@ -13,19 +13,20 @@ import (
 	"github.com/idem-go/idem/core"
 	"github.com/idem-go/idem/ginidem"
 	"github.com/idem-go/idem/sign"
+	"github.com/idem-go/idem/sign/webhook"
 )
 
 // An endpoint for Stripe: an event runs once, and a later delivery of it, with another timestamp and another content, gets the
 // first answer.
 func ExampleVerify_stripe() {
 	engine, r, receive := service()
-	key := sign.Must(sign.NewSenderKey(sign.KeyConfig{ID: "stripe"}, "whsec_a secret for this example"))
+	key := sign.Must(webhook.NewSenderKey(sign.KeyConfig{ID: "stripe"}, "whsec_a secret for this example"))
 
 	policy := core.SignedEvent()
 	policy.Name = "stripe" // all guards of this name have the same events
 	events := engine.MustGuard(policy)
 	verifier := sign.Must(sign.NewVerifier(sign.Config{
-		Scheme: sign.Stripe("stripe"), Keys: sign.Must(sign.NewRing(key)), // sign.NewSenderKey makes key of the secret as Stripe shows it
+		Scheme: webhook.Stripe("stripe"), Keys: sign.Must(sign.NewRing(key)), // webhook.NewSenderKey makes key of the secret as Stripe shows it
 		Window:       5 * time.Minute,                                // as Stripe allows
 		GuardedByKey: true,                                           // a message that comes again gets the guard's answer
 		Observe:      sign.LogEvents(slog.Default(), slog.LevelInfo), // why a message was refused; the sender is not told
@@ -34,8 +35,8 @@ func ExampleVerify_stripe() {
 	r.POST("/hooks/stripe", ginidem.Verify(verifier), ginidem.New(events), receive) // likewise in the other adapters
 
 	now := time.Now()
-	first := signed(sign.Stripe("stripe"), key, now, `{"id":"evt_1","type":"charge.succeeded","pending_webhooks":2}`)
-	later := signed(sign.Stripe("stripe"), key, now.Add(2*time.Second), `{"id":"evt_1","type":"charge.succeeded","pending_webhooks":1}`)
+	first := signed(webhook.Stripe("stripe"), key, now, `{"id":"evt_1","type":"charge.succeeded","pending_webhooks":2}`)
+	later := signed(webhook.Stripe("stripe"), key, now.Add(2*time.Second), `{"id":"evt_1","type":"charge.succeeded","pending_webhooks":1}`)
 	for _, message := range []delivery{first, first, later} {
 		message.to(r, "/hooks/stripe")
 	}
@@ -49,16 +50,16 @@ func ExampleVerify_stripe() {
 // X-GitHub-Delivery, which is not signed, the same body is refused.
 func ExampleVerify_gitHub() {
 	engine, r, receive := service()
-	key := sign.Must(sign.NewSenderKey(sign.KeyConfig{ID: "github"}, "It's a Secret to Everybody"))
+	key := sign.Must(webhook.NewSenderKey(sign.KeyConfig{ID: "github"}, "It's a Secret to Everybody"))
 	verifier := sign.Must(sign.NewVerifier(sign.Config{
-		Scheme: sign.GitHub("github"), Keys: sign.Must(sign.NewRing(key)), Observe: sign.LogEvents(slog.Default(), slog.LevelInfo),
+		Scheme: webhook.GitHub("github"), Keys: sign.Must(sign.NewRing(key)), Observe: sign.LogEvents(slog.Default(), slog.LevelInfo),
 	}))
 	policy := core.SignedEvent(core.CompareContent(core.RequestHeaders("X-GitHub-Delivery", "X-GitHub-Event")))
 	policy.Name = "github"
 	policy.Retention = 30 * 24 * time.Hour // how long nobody gets it run again
 	r.POST("/hooks/github", ginidem.Verify(verifier), ginidem.New(engine.MustGuard(policy)), receive)
 
-	first := signed(sign.GitHub("github"), key, time.Now(), `{"action":"opened","number":7}`)
+	first := signed(webhook.GitHub("github"), key, time.Now(), `{"action":"opened","number":7}`)
 	first.header.Set("X-GitHub-Delivery", "72d3162e-cc78-11e3-81ab-4c9367dc0958")
 	first.header.Set("X-GitHub-Event", "pull_request")
 	renamed := delivery{first.header.Clone(), first.body}
@@ -78,14 +79,14 @@ func ExampleVerify_gitHub() {
 // it is told to come again.
 func ExampleVerify_slack() {
 	engine, r, receive := service()
-	key := sign.Must(sign.NewSenderKey(sign.KeyConfig{ID: "slack"}, "8f742231b10e8888abcd99yyyzzz85a5"))
+	key := sign.Must(webhook.NewSenderKey(sign.KeyConfig{ID: "slack"}, "8f742231b10e8888abcd99yyyzzz85a5"))
 	verifier := sign.Must(sign.NewVerifier(sign.Config{
-		Scheme: sign.Slack("slack"), Keys: sign.Must(sign.NewRing(key)), Window: 5 * time.Minute, GuardedByKey: true,
+		Scheme: webhook.Slack("slack"), Keys: sign.Must(sign.NewRing(key)), Window: 5 * time.Minute, GuardedByKey: true,
 		Observe: sign.LogEvents(slog.Default(), slog.LevelInfo),
 	}))
 	policy := core.SignedEvent()
 	policy.Name = "slack"
-	message := signed(sign.Slack("slack"), key, time.Now(), `{"type":"event_callback","event_id":"Ev1"}`)
+	message := signed(webhook.Slack("slack"), key, time.Now(), `{"type":"event_callback","event_id":"Ev1"}`)
 	slow := func(c *gin.Context) {
 		message.to(r, "/hooks/slack")
 		receive(c)
@@ -103,9 +104,9 @@ func ExampleVerify_slack() {
 // One message may come as several events, when it concerns several apps of the workspace. Its channel and time identify it, and Slack has signed them.
 func ExampleVerify_ownIdentity() {
 	engine, r, receive := service()
-	key := sign.Must(sign.NewSenderKey(sign.KeyConfig{ID: "slack"}, "8f742231b10e8888abcd99yyyzzz85a5"))
+	key := sign.Must(webhook.NewSenderKey(sign.KeyConfig{ID: "slack"}, "8f742231b10e8888abcd99yyyzzz85a5"))
 	verifier := sign.Must(sign.NewVerifier(sign.Config{
-		Scheme: sign.Slack("slack"), Keys: sign.Must(sign.NewRing(key)), Window: 5 * time.Minute, GuardedByKey: true,
+		Scheme: webhook.Slack("slack"), Keys: sign.Must(sign.NewRing(key)), Window: 5 * time.Minute, GuardedByKey: true,
 		Observe: sign.LogEvents(slog.Default(), slog.LevelInfo),
 	}))
 	policy := core.SignedEvent()
@@ -124,7 +125,7 @@ func ExampleVerify_ownIdentity() {
 	r.POST("/hooks/slack", ginidem.Verify(verifier), identify, ginidem.New(engine.MustGuard(policy)), receive)
 
 	for _, id := range []string{"Ev1", "Ev2"} {
-		signed(sign.Slack("slack"), key, time.Now(), `{"event_id":"`+id+`","event":{"channel":"C1","ts":"1355517523.000005"}}`).to(r, "/hooks/slack")
+		signed(webhook.Slack("slack"), key, time.Now(), `{"event_id":"`+id+`","event":{"channel":"C1","ts":"1355517523.000005"}}`).to(r, "/hooks/slack")
 	}
 	// Output:
 	// 200 handled 1
@@ -134,9 +135,9 @@ func ExampleVerify_ownIdentity() {
 // Endpoints for Shopify, whose topics may have the same body, and are not signed: each has a route, and a guard with a name of its own.
 func ExampleVerify_shopify() {
 	engine, r, receive := service()
-	key := sign.Must(sign.NewSenderKey(sign.KeyConfig{ID: "shopify"}, "the client secret of the app"))
+	key := sign.Must(webhook.NewSenderKey(sign.KeyConfig{ID: "shopify"}, "the client secret of the app"))
 	verifier := sign.Must(sign.NewVerifier(sign.Config{
-		Scheme: sign.Shopify("shopify"), Keys: sign.Must(sign.NewRing(key)), Observe: sign.LogEvents(slog.Default(), slog.LevelInfo),
+		Scheme: webhook.Shopify("shopify"), Keys: sign.Must(sign.NewRing(key)), Observe: sign.LogEvents(slog.Default(), slog.LevelInfo),
 	}))
 	for _, topic := range []string{"orders/create", "orders/updated"} {
 		policy := core.SignedEvent()
@@ -145,7 +146,7 @@ func ExampleVerify_shopify() {
 		r.POST("/hooks/"+topic, ginidem.Verify(verifier), ginidem.New(engine.MustGuard(policy)), receive)
 	}
 
-	message := signed(sign.Shopify("shopify"), key, time.Now(), `{"id":820982911946154508,"updated_at":"2026-11-26T12:00:00Z"}`)
+	message := signed(webhook.Shopify("shopify"), key, time.Now(), `{"id":820982911946154508,"updated_at":"2026-11-26T12:00:00Z"}`)
 	for _, topic := range []string{"orders/create", "orders/create", "orders/updated"} {
 		message.to(r, "/hooks/"+topic)
 	}

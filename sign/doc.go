@@ -33,8 +33,7 @@
 //
 //   - [NewV1], the default: HMAC-SHA256 and Ed25519.
 //   - HTTP Message Signatures (RFC 9421): package sign/rfc9421, also in the profiles of UCP, Web Bot Auth and AdCP.
-//   - [NewStandardWebhooks]: webhooks of Svix and others.
-//   - [Stripe], [GitHub], [Slack], [Shopify] and [ACP]: webhooks of these senders.
+//   - Webhooks of Stripe, GitHub, Slack, Shopify and ACP, and Standard Webhooks: package sign/webhook.
 //   - Sorted parameters, as Jeepay, XunhuPay and other gateways sign them: package sign/sortedparams.
 //   - An implementation of [Scheme] of your own.
 //
@@ -60,7 +59,7 @@
 //
 // # Keys on the web
 //
-// A [JWKSource] finds keys at URLs, for partners who publish them. Messages of some schemes say where; the URL is then the owner.
+// Package sign/jwk finds keys at URLs, for partners who publish them. Messages of some schemes say where; the URL is then the owner.
 //
 // # Answers
 //
@@ -74,29 +73,6 @@
 // with a new nonce and the same Idempotency-Key. The guard inside the verifier answers it with the first response. Its user
 // is the key's owner ([KeyConfig]; by default the key's id), so the Idempotency-Keys of two owners never meet. A refused
 // message never reaches the guard and leaves no record.
-//
-// # Webhooks
-//
-// [Stripe], [GitHub], [Slack] and [Shopify] sign the body, some of them a timestamp, and nothing else: not the method, the
-// path, the query, the host or any other header field. Give each endpoint a secret of its own ([NewSenderKey]), and act only
-// on what is signed. A message with a Content-Encoding, an Idempotency-Key or a method other than POST is refused
-// ([ReasonUncovered]).
-//
-// Most senders deliver an event until they get a success; GitHub delivers it again only when it is asked to. Each delivery is
-// another message about the same event, and [Verified].EventID is the same in all of them. It comes from what is signed: the id
-// in the body, or a digest of the body. The ids that senders put into the header (X-GitHub-Delivery, X-Shopify-Event-Id) are not
-// signed. Whoever has seen a message can send it again under another one. This guard runs an event once and answers later
-// deliveries with the first response:
-//
-//	policy := core.SignedEvent()
-//	policy.Name = "stripe"
-//
-// If the sender signs a timestamp, the verifier also refuses the same message the second time ([CodeReplayed]); the nonce is
-// a digest of timestamp and body. Senders take that for a failure: under [Config].GuardedByKey the same message gets the guard's
-// answer, too. If the sender signs none, a replay cannot be told from a redelivery, however old it is. In both cases only the
-// guard protects, for as long as its record is kept.
-//
-// The schemes of these senders also sign, for tests of your endpoint.
 //
 // # Limits
 //
@@ -112,6 +88,6 @@
 //
 // # For schemes of your own
 //
-// Only implementations of [Scheme] need these names: the methods of [Message], [Signature], [Additions],
+// Only implementations of [Scheme] need these names: the methods of [Message] and [Signature], [Additions], [DemandingScheme],
 // [Demands], [Errorf], [ParseTimestamp], [NonceOf], [Key.Sign] and [Key.Verify].
 package sign

@@ -1,7 +1,6 @@
 package sign_test
 
 import (
-	"context"
 	"net/http"
 	"strings"
 	"testing"
@@ -13,18 +12,10 @@ import (
 	"github.com/idem-go/idem/sign/signtest"
 )
 
-// observer keeps the last event, and what its signing string was.
-type observer struct {
-	sign.Event
-	signed string
-}
-
-func (o *observer) observe(_ context.Context, e sign.Event) { o.Event, o.signed = e, e.SigningString() }
-
 // Both sides show the same string, and nothing secret is in it.
 func TestObserve(t *testing.T) {
-	var event observer
-	v := fixture.Verifier(sign.Config{Observe: event.observe}, signtest.Demo)
+	var event fixture.Observer
+	v := fixture.Verifier(sign.Config{Observe: event.Observe}, signtest.Demo)
 	var theirs string
 	r := signtest.NewRequest(t, nil, "http://api.example.com/a?b=c&access_token=t-0815&d", "a body that is nobody's business", "Authorization", "Bearer of a token", "Content-Type", "text/plain")
 	fixture.Sign(t, r, signtest.Demo, sign.RequestOptions{
@@ -34,7 +25,7 @@ func TestObserve(t *testing.T) {
 	require.NoError(t, err)
 	require.Nil(t, event.Err)
 	require.Equal(t, "demo", event.KeyID)
-	require.Equal(t, theirs, event.signed)
+	require.Equal(t, theirs, event.Signed)
 	require.Contains(t, theirs, "\nauthorization:[redacted]\ncontent-type:text/plain")
 	require.Contains(t, theirs, "\nb=c&access_token=[redacted]&d\n")
 	require.Len(t, strings.Split(theirs, "\n"), 12)
@@ -49,38 +40,38 @@ func TestObserve(t *testing.T) {
 	m.Target = "/a?b=d&access_token=t-0816&d"
 	_, err = v.Verify(t.Context(), m)
 	require.ErrorIs(t, err, sign.ReasonBadSignature)
-	require.Equal(t, strings.Replace(theirs, "b=c", "b=d", 1), event.signed)
+	require.Equal(t, strings.Replace(theirs, "b=c", "b=d", 1), event.Signed)
 	require.EqualError(t, event.Err, "sign: invalid (bad_signature)")
 
 	// A body that was not read is not read for this.
 	m = fixture.Message(r)
-	sourceOf(m).Header.Set("X-Timestamp", "1")
+	fixture.SourceOf(m).Header.Set("X-Timestamp", "1")
 	_, err = v.Verify(t.Context(), m)
 	require.ErrorIs(t, err, sign.CodeExpired)
-	require.Contains(t, event.signed, "\n[the body was not read]\n")
-	require.Zero(t, sourceOf(m).Reads)
+	require.Contains(t, event.Signed, "\n[the body was not read]\n")
+	require.Zero(t, fixture.SourceOf(m).Reads)
 
 	// A message that was not parsed has no string, and what is no key id is not named.
 	for _, id := range []string{"", strings.Repeat("x\t", 1000)} {
-		sourceOf(m).Header.Set("X-Key-Id", id)
+		fixture.SourceOf(m).Header.Set("X-Key-Id", id)
 		_, err = v.Verify(t.Context(), m)
 		require.Error(t, err)
-		require.Empty(t, event.signed)
+		require.Empty(t, event.Signed)
 		require.Empty(t, event.KeyID)
 	}
 }
 
 // The request line counts as the header does, and what observers see of a message has a limit.
 func TestLongMessages(t *testing.T) {
-	var event observer
-	v := fixture.Verifier(sign.Config{Observe: event.observe}, signtest.Demo)
+	var event fixture.Observer
+	v := fixture.Verifier(sign.Config{Observe: event.Observe}, signtest.Demo)
 	m := signedMessage(t, signtest.Demo)
 	_, bytes := m.Source.HeaderSize()
 	m.Target = "/?" + strings.Repeat("x", 32<<10-bytes-len(m.Method)-len(m.Host)-2)
 	_, err := v.Verify(t.Context(), m)
 	require.ErrorIs(t, err, sign.ReasonBadSignature, "it is just short enough")
-	require.Len(t, event.signed, 4<<10+len("[cut off]"))
-	require.True(t, strings.HasPrefix(event.signed, "v1\ndemo\nPOST\n") && strings.HasSuffix(event.signed, "x[cut off]"), event.signed)
+	require.Len(t, event.Signed, 4<<10+len("[cut off]"))
+	require.True(t, strings.HasPrefix(event.Signed, "v1\ndemo\nPOST\n") && strings.HasSuffix(event.Signed, "x[cut off]"), event.Signed)
 	for _, part := range []*string{&m.Target, &m.Method, &m.Host} {
 		before := *part
 		*part += "x"
@@ -91,10 +82,10 @@ func TestLongMessages(t *testing.T) {
 
 	m = signedMessage(t, signtest.Demo)
 	lines, _ := m.Source.HeaderSize()
-	sourceOf(m).Header["X-Padding"] = make([]string, 100-lines)
+	fixture.SourceOf(m).Header["X-Padding"] = make([]string, 100-lines)
 	_, err = v.Verify(t.Context(), m)
 	require.NoError(t, err)
-	sourceOf(m).Header["X-Padding"] = make([]string, 101-lines)
+	fixture.SourceOf(m).Header["X-Padding"] = make([]string, 101-lines)
 	_, err = v.Verify(t.Context(), m)
 	require.ErrorIs(t, err, sign.CodeMalformed)
 }
@@ -112,13 +103,13 @@ func TestEventsAreShort(t *testing.T) {
 		{func(m *sign.Message) { m.Target = "/" + long }, "/" + long[:255]},
 		{func(m *sign.Message) { m.Host = long }, "/transfers/a%2Fb"},
 		{func(m *sign.Message) { m.Method = long }, "/transfers/a%2Fb"},
-		{func(m *sign.Message) { sourceOf(m).Header.Set("X-Key-Id", long) }, "/transfers/a%2Fb"},
+		{func(m *sign.Message) { fixture.SourceOf(m).Header.Set("X-Key-Id", long) }, "/transfers/a%2Fb"},
 		{func(m *sign.Message) {
-			sourceOf(m).Header.Set("X-Signed-Headers", "content-type;idempotency-key;"+long)
+			fixture.SourceOf(m).Header.Set("X-Signed-Headers", "content-type;idempotency-key;"+long)
 		}, "/transfers/a%2Fb"},
 	} {
-		var event observer
-		v := fixture.Verifier(sign.Config{Hosts: []string{"api.example.com"}, Observe: event.observe}, signtest.Demo)
+		var event fixture.Observer
+		v := fixture.Verifier(sign.Config{Hosts: []string{"api.example.com"}, Observe: event.Observe}, signtest.Demo)
 		m := signedMessage(t, signtest.Demo)
 		c.change(m)
 		_, err := v.Verify(t.Context(), m)

@@ -1,7 +1,6 @@
 package sign_test
 
 import (
-	"context"
 	"crypto/rand"
 	"net/http"
 	"strings"
@@ -37,14 +36,6 @@ func signedMessage(tb testing.TB, key *sign.Key) *sign.Message {
 	tb.Helper()
 	return fixture.Message(signedRequest(tb, key, sign.RequestOptions{}))
 }
-
-// sourceOf is header and body of a message that [fixture.Message] has made.
-func sourceOf(m *sign.Message) *fixture.Source { return m.Source.(*fixture.Source) }
-
-// keyFunc is a [sign.KeyStore] of one function.
-type keyFunc func(ctx context.Context, id string) ([]*sign.Key, error)
-
-func (f keyFunc) Keys(ctx context.Context, id string) ([]*sign.Key, error) { return f(ctx, id) }
 
 func newHMACWith(o sign.KeyConfig) *sign.Key {
 	return sign.Must(sign.NewHMACKey(o, []byte(rand.Text()+rand.Text())))

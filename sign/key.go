@@ -7,25 +7,16 @@ import (
 	"crypto/ecdsa"
 	"crypto/ed25519"
 	"crypto/elliptic"
-	"crypto/hmac"
-	"crypto/rand"
 	"crypto/rsa"
-	"crypto/sha256"
-	"crypto/sha512"
-	"crypto/subtle"
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"hash"
-	"math/big"
 	"slices"
 	"strings"
-	"sync"
 	"time"
-	"unicode"
 
 	"github.com/idem-go/idem/sign/internal/form"
-	"github.com/idem-go/idem/sign/internal/secret"
+	"github.com/idem-go/idem/sign/internal/keys"
 )
 
 // Algorithm is the signature algorithm of a [Key], by its name in RFC 9421, section 6.2. A message cannot choose it.
@@ -53,20 +44,14 @@ type Key struct {
 	id, owner             string
 	algorithm             Algorithm
 	validFrom, validUntil time.Time
-	webhook               bool   // the secret may be short, and signs nothing but webhooks
 	purpose               string // see KeyConfig
 	thumbprint            string // see Thumbprint
-	published             string // the thumbprint of a key of a JWKSource, whose id another URL may also have; else empty
 
-	secret  func() []byte // see hide; nil: there is none
-	macs    sync.Pool     // of *keyed
-	public  crypto.PublicKey
-	private func() crypto.Signer // see hide; nil: the key only verifies
+	material // what it is made of
 }
 
-// hide returns a function that returns v. Package fmt prints of a function the address, and of everything else in an unexported
-// field what it finds there, also through pointers, whatever methods it has.
-func hide[T any](v T) func() T { return func() T { return v } }
+// material is seen by the packages below this one.
+type material = keys.Embedded
 
 // KeyConfig says what a [Key] is called, whose it is, and when it is valid.
 type KeyConfig struct {
@@ -88,54 +73,67 @@ type KeyConfig struct {
 func NewHMACKey(o KeyConfig, secret []byte) (*Key, error) {
 	var errs configErrors
 	errs.addIf(len(secret) < minSecret, "secret", "has %d bytes; at least %d are needed", len(secret), minSecret)
-	errs.addIf(len(secret) >= minSecret && isRepeated(secret), "secret", "is one byte repeated")
-	return newKey(errs, &Key{algorithm: HMACSHA256, secret: hide(bytes.Clone(secret))}, o)
+	errs.addIf(len(secret) >= minSecret && keys.IsRepeated(secret), "secret", "is one byte repeated")
+	return newKey(errs, keys.NewSecret(string(HMACSHA256), bytes.Clone(secret)), o)
 }
 
 // NewKey makes a key from a public or private key of the standard library: ed25519.PublicKey, *ecdsa.PublicKey on P-256,
 // *rsa.PublicKey of at least 2048 bits, or their private keys (ed25519.PrivateKey, *ecdsa.PrivateKey, *rsa.PrivateKey). A
 // public key verifies, and does not sign. It reports all errors at once, each as a [*ConfigError].
 func NewKey(o KeyConfig, material any) (*Key, error) {
-	k := &Key{public: material}
 	var errs configErrors
 	whole := true // a private key that lacks a part would panic
-	switch private := material.(type) {
+	var private crypto.Signer
+	public := material
+	switch material := material.(type) {
+	case *keys.Material: // of a package below this one
+		return newKey(nil, material, o)
 	case ed25519.PrivateKey:
-		if whole = len(private) == ed25519.PrivateKeySize; whole {
-			k.private, k.public = hide[crypto.Signer](private), private.Public()
+		if whole = len(material) == ed25519.PrivateKeySize; whole {
+			private = material
 		}
 	case *ecdsa.PrivateKey:
 		//lint:ignore SA1019 a key without its private part is to be refused, and must not panic later
-		if whole = private != nil && private.D != nil && private.Curve != nil; whole {
-			k.private, k.public = hide[crypto.Signer](private), &private.PublicKey
+		if whole = material != nil && material.D != nil && material.Curve != nil; whole {
+			private = material
 		}
 	case *rsa.PrivateKey:
-		if whole = private != nil && private.D != nil && private.N != nil; whole {
-			k.private, k.public = hide[crypto.Signer](private), &private.PublicKey
+		if whole = material != nil && material.D != nil && material.N != nil; whole {
+			private = material
 		}
 	}
 	if errs.addIf(!whole, "key", "is not a whole private key"); !whole {
 		return nil, errs.err()
 	}
-	switch public := k.public.(type) {
+	if private != nil {
+		public = private.Public()
+	}
+	var algorithm Algorithm
+	switch public := public.(type) {
 	case ed25519.PublicKey:
-		k.algorithm = Ed25519
+		algorithm = Ed25519
 		errs.addIf(len(public) != ed25519.PublicKeySize, "key", "has %d bytes; an Ed25519 key has %d", len(public), ed25519.PublicKeySize)
 	case *ecdsa.PublicKey:
-		k.algorithm = ECDSAP256SHA256
+		algorithm = ECDSAP256SHA256
 		errs.addIf(!isOnP256(public), "key", "is not on the curve P-256")
 	case *rsa.PublicKey:
-		k.algorithm = RSAPSSSHA512
+		algorithm = RSAPSSSHA512
 		errs.addIf(public == nil || public.N == nil || public.N.BitLen() < minRSA, "key", "has less than %d bits", minRSA)
 		errs.addIf(public != nil && (public.E < 3 || public.E%2 == 0), "key", "has an exponent that proves nothing")
 	default:
 		errs.addIf(true, "key", "is a %T; ed25519, *ecdsa and *rsa keys are known", material)
 	}
-	return newKey(errs, k, o)
+	if private != nil {
+		return newKey(errs, keys.NewPrivate(string(algorithm), private), o)
+	}
+	return newKey(errs, &keys.Material{Algorithm: string(algorithm), Public: public}, o)
 }
 
-func newKey(errs configErrors, k *Key, o KeyConfig) (*Key, error) {
-	if public, ok := k.public.(ed25519.PublicKey); ok {
+func newKey(errs configErrors, m *keys.Material, o KeyConfig) (*Key, error) {
+	for _, problem := range m.Problems {
+		errs.addIf(true, "secret", "%s", problem)
+	}
+	if public, ok := m.Public.(ed25519.PublicKey); ok {
 		errs.addIf(isSmallOrder(public), "key", "is a point of small order: anybody can sign for it")
 	}
 	errs.addIf(!isKeyID(o.ID), "KeyConfig.ID", "must be 1 to %d visible ASCII characters", form.MaxKeyID)
@@ -144,23 +142,12 @@ func newKey(errs configErrors, k *Key, o KeyConfig) (*Key, error) {
 	if err := errs.err(); err != nil {
 		return nil, err
 	}
-	// A KeyStore may have made them of a message's id.
-	k.id, k.owner = strings.Clone(o.ID), strings.Clone(cmp.Or(o.Owner, o.ID))
-	k.validFrom, k.validUntil, k.purpose = o.ValidFrom, o.ValidUntil, o.Purpose
-	k.thumbprint = thumbprintOf(k.public)
-	if k.secret != nil {
-		k.macs.New = func() any { return &keyed{hash: hmac.New(sha256.New, k.secret())} }
-	}
-	return k, nil
-}
-
-func init() {
-	secret.Of = func(key any) []byte {
-		if k, ok := key.(*Key); ok && k != nil && !k.webhook && k.secret != nil {
-			return k.secret()
-		}
-		return nil
-	}
+	return &Key{
+		// A KeyStore may have made them of a message's id.
+		id: strings.Clone(o.ID), owner: strings.Clone(cmp.Or(o.Owner, o.ID)),
+		validFrom: o.ValidFrom, validUntil: o.ValidUntil, purpose: o.Purpose,
+		algorithm: Algorithm(m.Algorithm), thumbprint: keys.Thumbprint(m.Public), material: keys.Embed(m),
+	}, nil
 }
 
 func isKeyID(id string) bool { return form.CheckKeyID(id) == nil }
@@ -197,23 +184,6 @@ var smallOrder = []string{
 	"eeffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
 }
 
-func isRepeated(secret []byte) bool {
-	for _, b := range secret {
-		if b != secret[0] {
-			return false
-		}
-	}
-	return true
-}
-
-// addIfSpaced adds an error for white space around a secret: a file ends with a line feed, which is no part of the secret.
-func (c *configErrors) addIfSpaced(secret string) (spaced bool) {
-	begin, end := strings.TrimLeftFunc(secret, unicode.IsSpace), strings.TrimRightFunc(secret, unicode.IsSpace)
-	c.addIf(begin != secret, "secret", "begins with white space (%q)", strings.TrimSuffix(secret, begin))
-	c.addIf(end != secret, "secret", "ends with white space (%q)", strings.TrimPrefix(secret, end))
-	return begin != end
-}
-
 // ID returns the key's id.
 func (k *Key) ID() string { return k.id }
 
@@ -234,109 +204,26 @@ func (k *Key) Algorithm() Algorithm { return k.algorithm }
 func (k *Key) Format(f fmt.State, _ rune) { fmt.Fprintf(f, "%s (%s)", k.id, k.algorithm) }
 
 var (
-	errNoPrivate  = errors.New("sign: the key has no private part: it can verify only")
 	errWebhookKey = errors.New("sign: a key for webhooks signs nothing else")
 	errZeroKey    = errors.New("sign: the key was not made by one of this package's functions")
 )
 
-// Sign returns the key's signature of message. It returns an error if the key has no private part, or if it is a key of
-// [NewStandardWebhooksKey] or [NewSenderKey], which signs webhooks only.
+// Sign returns the key's signature of message. It returns an error if the key has no private part, or if it is a key of package
+// sign/webhook, which signs webhooks only.
 func (k *Key) Sign(message []byte) ([]byte, error) {
+	m := keys.Of(k)
 	switch {
-	case k.webhook:
+	case m.Webhook:
 		return nil, errWebhookKey
 	case k.algorithm == "":
 		return nil, errZeroKey
 	}
-	return k.sign(message)
+	return m.Sign(message)
 }
 
-func (k *Key) sign(message []byte) ([]byte, error) {
-	if k.algorithm == HMACSHA256 {
-		m := k.mac(message)
-		return m.sum[:], nil
-	}
-	if k.private == nil {
-		return nil, errNoPrivate
-	}
-	switch private := k.private().(type) {
-	case *ecdsa.PrivateKey:
-		digest := sha256.Sum256(message)
-		r, s, err := ecdsa.Sign(rand.Reader, private, digest[:])
-		if err != nil {
-			return nil, err
-		}
-		signature := make([]byte, 64)
-		r.FillBytes(signature[:32])
-		s.FillBytes(signature[32:])
-		return signature, nil
-	case *rsa.PrivateKey:
-		digest := sha512.Sum512(message)
-		return rsa.SignPSS(rand.Reader, private, crypto.SHA512, digest[:], pssOptions)
-	}
-	return k.private().Sign(rand.Reader, message, crypto.Hash(0)) // Ed25519 signs the message itself
-}
-
-var pssOptions = &rsa.PSSOptions{SaltLength: sha512.Size, Hash: crypto.SHA512}
-
-// Verify reports whether signature is the key's signature of message. HMACs are compared in constant time. For a key of
-// [NewStandardWebhooksKey] or [NewSenderKey], which verifies webhooks only, Verify returns false.
+// Verify reports whether signature is the key's signature of message. HMACs are compared in constant time. For a key of package
+// sign/webhook, which verifies webhooks only, Verify returns false.
 func (k *Key) Verify(message, signature []byte) bool {
-	return !k.webhook && k.algorithm != "" && k.verify(message, signature)
-}
-
-func (k *Key) verify(message, signature []byte) bool {
-	switch public := k.public.(type) {
-	case nil:
-		h := k.macs.Get().(*keyed)
-		defer k.macs.Put(h)
-		return h.compute(message).equals(signature)
-	case ed25519.PublicKey:
-		return ed25519.Verify(public, message, signature)
-	case *ecdsa.PublicKey:
-		if len(signature) != 64 {
-			return false
-		}
-		digest := sha256.Sum256(message)
-		return ecdsa.Verify(public, digest[:], new(big.Int).SetBytes(signature[:32]), new(big.Int).SetBytes(signature[32:]))
-	case *rsa.PublicKey:
-		digest := sha512.Sum512(message)
-		return rsa.VerifyPSS(public, crypto.SHA512, digest[:], signature, pssOptions) == nil
-	}
-	return false
-}
-
-// mac is an authentication code that was computed here. It cannot be compared by == or printed by accident. Only equals
-// compares it with a received one, in constant time.
-type mac struct {
-	_   [0]func() // not comparable
-	sum [sha256.Size]byte
-}
-
-func (m *mac) equals(received []byte) bool {
-	return subtle.ConstantTimeCompare(m.sum[:], received) == 1
-}
-
-// keyed is an HMAC-SHA256 with a key, ready for a message, and the memory for its result. It costs about as much to make as to
-// use, so keys keep them.
-type keyed struct {
-	hash hash.Hash
-	mac  mac
-}
-
-// compute returns the code of the concatenated parts. The next call overwrites it.
-func (h *keyed) compute(parts ...[]byte) *mac {
-	h.hash.Reset()
-	for _, p := range parts {
-		h.hash.Write(p)
-	}
-	h.hash.Sum(h.mac.sum[:0])
-	return &h.mac
-}
-
-// mac returns the code of the concatenated parts. The key must have a secret.
-func (k *Key) mac(parts ...[]byte) mac {
-	h := k.macs.Get().(*keyed)
-	defer k.macs.Put(h)
-	return *h.compute(parts...)
+	m := keys.Of(k)
+	return !m.Webhook && k.algorithm != "" && m.Verify(message, signature)
 }

@@ -24,6 +24,7 @@ import (
 	"github.com/idem-go/idem/sign"
 	"github.com/idem-go/idem/sign/internal/fixture"
 	"github.com/idem-go/idem/sign/signtest"
+	"github.com/idem-go/idem/sign/webhook"
 )
 
 func TestKeysThatAreRefused(t *testing.T) {
@@ -66,7 +67,7 @@ func TestKeysThatAreRefused(t *testing.T) {
 		"a small modulus":        {"has less than 2048 bits", key(&rsa.PublicKey{N: modulus(2047), E: 65537})},
 		"a point of order 4":     {"small order", key(make(ed25519.PublicKey, 32))},
 		"a point of order 8":     {"small order", key(ed25519.PublicKey(smallOrder))},
-		"a webhook's of order 4": {"small order", errorOf(sign.NewStandardWebhooksKey(sign.KeyConfig{ID: "k"}, "whpk_"+base64.StdEncoding.EncodeToString(make([]byte, 32))))},
+		"a webhook's of order 4": {"small order", errorOf(webhook.NewStandardKey(sign.KeyConfig{ID: "k"}, "whpk_"+base64.StdEncoding.EncodeToString(make([]byte, 32))))},
 	} {
 		require.ErrorContains(t, c.err, c.problem, name)
 		var config *sign.ConfigError
@@ -142,9 +143,11 @@ func TestKeysCopyWhatTheyAreMadeOf(t *testing.T) {
 	for name, newKey := range map[string]func(sign.KeyConfig, []byte) (*sign.Key, error){
 		"HMAC":    sign.NewHMACKey,
 		"Ed25519": func(o sign.KeyConfig, _ []byte) (*sign.Key, error) { return sign.NewKey(o, public) },
-		"sender":  func(o sign.KeyConfig, secret []byte) (*sign.Key, error) { return sign.NewSenderKey(o, string(secret)) },
+		"sender": func(o sign.KeyConfig, secret []byte) (*sign.Key, error) {
+			return webhook.NewSenderKey(o, string(secret))
+		},
 		"webhook": func(o sign.KeyConfig, _ []byte) (*sign.Key, error) {
-			return sign.NewStandardWebhooksKey(o, "whpk_"+base64.StdEncoding.EncodeToString(public))
+			return webhook.NewStandardKey(o, "whpk_"+base64.StdEncoding.EncodeToString(public))
 		},
 	} {
 		id, owner, secret := []byte("alice"), []byte("acme"), []byte(designSecret)
@@ -185,8 +188,8 @@ func TestKeysPrintWithoutTheirSecrets(t *testing.T) {
 	modulus := fixture.Private().RSA
 	for kind, key := range map[string]*sign.Key{
 		"HMAC":    sign.Must(sign.NewHMACKey(sign.KeyConfig{ID: "demo"}, seed)),
-		"sender":  sign.Must(sign.NewSenderKey(sign.KeyConfig{ID: "demo"}, designSecret)),
-		"webhook": sign.Must(sign.NewStandardWebhooksKey(sign.KeyConfig{ID: "demo"}, "whsec_"+base64.StdEncoding.EncodeToString(seed))),
+		"sender":  sign.Must(webhook.NewSenderKey(sign.KeyConfig{ID: "demo"}, designSecret)),
+		"webhook": sign.Must(webhook.NewStandardKey(sign.KeyConfig{ID: "demo"}, "whsec_"+base64.StdEncoding.EncodeToString(seed))),
 		"Ed25519": sign.Must(sign.NewKey(sign.KeyConfig{ID: "demo"}, ed25519.NewKeyFromSeed(seed))),
 		"ECDSA":   sign.Must(sign.NewKey(sign.KeyConfig{ID: "demo"}, curve)),
 		"RSA":     sign.Must(sign.NewKey(sign.KeyConfig{ID: "demo"}, modulus)),

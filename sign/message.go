@@ -2,7 +2,9 @@ package sign
 
 import (
 	"crypto/sha256"
+	"encoding/hex"
 	"math"
+	"strconv"
 	"strings"
 
 	"github.com/idem-go/idem/sign/internal/form"
@@ -153,6 +155,16 @@ func (m *Message) Body() ([]byte, error) {
 		m.err = bodyError(m.err)
 	}
 	return m.body, m.err
+}
+
+// RedactedBody returns what stands for the body in a [Scheme].SigningString: its length and its SHA-256, or that it was not read. It
+// does not read the body.
+func (m *Message) RedactedBody() string {
+	if !m.hasBody() {
+		return "[the body was not read]"
+	}
+	sum := m.digest()
+	return "[" + strconv.Itoa(len(m.body)) + " bytes, SHA-256 " + hex.EncodeToString(sum[:]) + "]"
 }
 
 // digest returns the SHA-256 of the body, which has been read. It is computed once, however many keys are tried.

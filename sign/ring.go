@@ -19,19 +19,18 @@ type KeyStore interface {
 	// Return the same *Key for the same key each time, because a key keeps prepared state. Keys is called before anything is
 	// verified, with an id that anybody may have sent, so cache unknown ids too.
 	//
-	// If the store also has a method KeysAt(ctx context.Context, url, id string) ([]*Key, error), as [JWKSource] has, it is
-	// called in place of Keys for a message that says where its key is published ([Signature].KeyURL). Other stores, such as
-	// a Ring, find the key by its id alone, and its owner is theirs, not the URL.
+	// For a message that says where its key is published ([Signature].KeyURL), a [URLKeyStore] is asked for the keys at that
+	// URL. Other stores, such as a Ring, find the key by its id alone, and its owner is theirs, not the URL.
 	Keys(ctx context.Context, id string) ([]*Key, error)
 }
 
-// urlKeyStore is a KeyStore that knows where keys are published.
-type urlKeyStore interface {
+// URLKeyStore is a [KeyStore] that knows where keys are published, such as jwk.Source.
+type URLKeyStore interface {
 	KeyStore
+	// KeysAt returns the keys of an id that are published at url. It is called in place of Keys for a message that names a URL
+	// ([Signature].KeyURL), which anybody may have sent. The rules of Keys hold for it too.
 	KeysAt(ctx context.Context, url, id string) ([]*Key, error)
 }
-
-var _ urlKeyStore = (*JWKSource)(nil)
 
 // Ring is a set of keys in memory. Several keys may be live at once, also under one id, as while a client changes its secret.
 // The zero value has no keys. It is safe for concurrent use.

@@ -1,6 +1,8 @@
 package sign
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"net/http"
 	"slices"
 	"strconv"
@@ -25,7 +27,7 @@ import (
 //   - Fields that the scheme reads have one line ([Message.Required]).
 //   - Signatures are compared in constant time ([Key.Verify]).
 //
-// A scheme that needs more of its verifier than the defaults says so with one more method: Demands() [Demands].
+// A scheme that needs more of its verifier than the defaults is a [DemandingScheme].
 type Scheme interface {
 	// Name identifies the scheme in events and in the challenge of a 401: "v1".
 	Name() string
@@ -53,6 +55,13 @@ type Scheme interface {
 	// SigningString returns what is signed, for people who compare both sides. It must contain neither secrets nor
 	// bodies. key is nil if the key is not known.
 	SigningString(m *Message, s *Signature, key *Key) string
+}
+
+// DemandingScheme is a [Scheme] that needs more of its verifier than the defaults.
+type DemandingScheme interface {
+	Scheme
+	// Demands returns what it needs. [NewVerifier] calls it once.
+	Demands() Demands
 }
 
 // Signature is what a message says about its signature. After Parse its strings and bytes may share memory with the message.
@@ -95,7 +104,7 @@ type Signature struct {
 	scheme  Scheme   // that reads it
 	scratch []byte   // decoded values, and the signing string
 	fields  []string // the values of Covered
-	tries   int      // the number of values compared so far
+	tries   int      // see Try
 }
 
 // Demands are what a [Scheme] asks of its verifier. The zero value asks for nothing.
@@ -129,6 +138,28 @@ func (sig *Signature) Scratch(n int) []byte {
 	from := len(sig.scratch)
 	sig.scratch = slices.Grow(sig.scratch, n)[:from+n]
 	return sig.scratch[from : from : from+n]
+}
+
+// maxTries is how many pairs of a key and a signature are tried for a message. While a key is being changed, there are four.
+const maxTries = 16
+
+// Try counts a comparison of one of the message's signatures with a key. It returns false from the 17th on, which Check must then
+// leave out: whoever sends a message chooses how many signatures it has. When the keys are looked up again, it counts anew. Only
+// schemes whose messages have several signatures need it.
+func (sig *Signature) Try() bool {
+	sig.tries++
+	return sig.tries <= maxTries
+}
+
+// NonceOf returns a nonce for a message that carries none: the SHA-256 of the concatenated parts in lower-case hexadecimal. Pass
+// all that is signed, and nothing else; then two messages have the same nonce exactly if the same is signed. Do not pass the
+// signature, because the same content may have several signatures.
+func NonceOf(signed ...[]byte) string {
+	h := sha256.New()
+	for _, part := range signed {
+		h.Write(part)
+	}
+	return hex.EncodeToString(h.Sum(nil))
 }
 
 // ParseTimestamp parses seconds since 1970 (UTC). It accepts digits only, without a sign or a leading zero. The error is

@@ -14,12 +14,13 @@ import (
 	"github.com/idem-go/idem/sign/rfc9421"
 	"github.com/idem-go/idem/sign/signtest"
 	"github.com/idem-go/idem/sign/sortedparams"
+	"github.com/idem-go/idem/sign/webhook"
 )
 
 const senderBody = `{"id":"evt_1","event_id":"Ev08MFMKH6","type":"paid","amount":5}`
 
 func TestSchemes(t *testing.T) {
-	standard := sign.Must(sign.NewStandardWebhooks(sign.StandardWebhooksConfig{KeyID: "acme"}))
+	standard := sign.Must(webhook.NewStandard(webhook.StandardConfig{KeyID: "acme"}))
 	ed25519Signer, ed25519Verifier := fixture.Pair("acme", fixture.Private().Ed25519)
 	ed25519Stranger, _ := fixture.Pair("acme", ed25519.NewKeyFromSeed([]byte(designSecret)))
 	// Keys of the profiles of RFC 9421: their ids are thumbprints. So a stranger to Web Bot Auth must name its own.
@@ -39,12 +40,12 @@ func TestSchemes(t *testing.T) {
 		"Standard Webhooks":      {standard, "/hooks?x=1", []string{"Webhook-Id", "msg.1"}},
 		"sorted, in the header":  {sign.Must(sortedparams.New(sortedparams.Config{})), "/hooks", nil},
 		"sorted, among the rest": {sign.Must(sortedparams.New(sortedparams.Config{InParams: true})), "/hooks", nil},
-		"Stripe":                 {sign.Stripe("acme"), "/hooks?x=1", nil},
-		"ACP":                    {sign.ACP("acme"), "/hooks?x=1", nil},
-		"Slack":                  {sign.Slack("acme"), "/hooks?x=1", nil},
-		"GitHub":                 {sign.GitHub("acme"), "/hooks?x=1", []string{"X-GitHub-Delivery", "72d3162e"}},
+		"Stripe":                 {webhook.Stripe("acme"), "/hooks?x=1", nil},
+		"ACP":                    {webhook.ACP("acme"), "/hooks?x=1", nil},
+		"Slack":                  {webhook.Slack("acme"), "/hooks?x=1", nil},
+		"GitHub":                 {webhook.GitHub("acme"), "/hooks?x=1", []string{"X-GitHub-Delivery", "72d3162e"}},
 		"a made-up sender":       {acme{}, "/hooks?x=1", nil},
-		"Shopify":                {sign.Shopify("acme"), "/hooks?x=1", []string{"X-Shopify-Event-Id", "98880550"}},
+		"Shopify":                {webhook.Shopify("acme"), "/hooks?x=1", []string{"X-Shopify-Event-Id", "98880550"}},
 		"UCP":                    {sign.Must(rfc9421.New(rfc9421.UCP())), "/hooks?x=1", []string{"Idempotency-Key", `"k-1"`, "UCP-Agent", `profile="https://shop.test/.well-known/ucp"`}},
 		"UCP and Web Bot Auth":   {sign.Must(rfc9421.New(rfc9421.UCP())), "/hooks?x=1", []string{"Idempotency-Key", "k-1", "Signature-Agent", `sig1="https://shop.test/ucp";type=jwks_uri`}},
 		"Web Bot Auth":           {sign.Must(rfc9421.New(rfc9421.WebBotAuth())), "/hooks?x=1", []string{"Signature-Agent", `a="https://shop.test", sig1="https://b.test"`}},

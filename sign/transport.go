@@ -39,11 +39,11 @@ type Transport struct {
 	// MaxAttempts is how many times a request is sent at most. Zero: 3. One: no retries.
 	MaxAttempts int
 	// OperationHeader is the name of the header field that identifies the operation. A request with this field may be
-	// retried. Empty: Idempotency-Key. Set it to Webhook-Id for [NewStandardWebhooks].
+	// retried. Empty: Idempotency-Key. Set it to Webhook-Id for webhook.NewStandard.
 	OperationHeader string
 	// MaxWait is the longest pause between two attempts. If the server asks for a longer one, there is no retry, and the
 	// client gets the server's answer. Zero: 30 s. Attempts are at least a second apart with schemes that derive the nonce
-	// from the timestamp ([NewStandardWebhooks], [Stripe], [Slack]): a MaxWait under 1 s then means no retries.
+	// from the timestamp (webhook.NewStandard, webhook.Stripe, webhook.Slack): a MaxWait under 1 s then means no retries.
 	MaxWait time.Duration
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/idem-go/idem/sign"
 	"github.com/idem-go/idem/sign/internal/fixture"
 	"github.com/idem-go/idem/sign/signtest"
+	"github.com/idem-go/idem/sign/webhook"
 )
 
 func TestTransportTriesAgain(t *testing.T) {
@@ -122,8 +123,8 @@ func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f
 func TestWebhooksAreTriedAgainASecondLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		key := fixture.HMAC("acme")
-		standard := sign.Must(sign.NewStandardWebhooks(sign.StandardWebhooksConfig{KeyID: "acme"}))
-		for scheme, apart := range map[sign.Scheme]bool{standard: true, sign.Stripe("acme"): true, sign.Slack("acme"): true, acme{}: true, sign.GitHub("acme"): false} {
+		standard := sign.Must(webhook.NewStandard(webhook.StandardConfig{KeyID: "acme"}))
+		for scheme, apart := range map[sign.Scheme]bool{standard: true, webhook.Stripe("acme"): true, webhook.Slack("acme"): true, acme{}: true, webhook.GitHub("acme"): false} {
 			v := fixture.Verifier(sign.Config{Scheme: scheme, Clock: time.Now}, key)
 			base := &roundTrips{answers: []any{errors.New("reset"), answerOf(503, "Retry-After", "0"), answerOf(503, "Retry-After", "5"), answerOf(201)}}
 			r := signtest.NewRequest(t, nil, "http://api.example.com/a", "{}", "Webhook-Id", "evt_1")

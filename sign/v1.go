@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/idem-go/idem/sign/internal/form"
+	"github.com/idem-go/idem/sign/internal/keys"
 	"github.com/idem-go/idem/sign/internal/redact"
 )
 
@@ -114,7 +115,7 @@ const (
 // tagOf returns the tag of messages that key signs.
 func tagOf(key *Key) (string, error) {
 	switch {
-	case key.webhook:
+	case keys.Of(key).Webhook:
 		return "", Errorf(ReasonWrongAlgorithm, "the key is for webhooks only")
 	case key.algorithm == HMACSHA256:
 		return tagHMAC, nil
@@ -124,12 +125,9 @@ func tagOf(key *Key) (string, error) {
 	return "", Errorf(ReasonWrongAlgorithm, "v1 has no keys for %s", key.algorithm)
 }
 
-// unsignable reports whether frameworks may show a header field otherwise than it was sent.
-func unsignable(lower string) bool { return lower == "content-length" || form.IsHopByHop(lower) }
-
 // canCover reports whether a field may be named in X-Signed-Headers. The signature cannot sign itself.
 func (s *v1) canCover(lower string) bool {
-	return form.IsToken(lower) && !unsignable(lower) && !strings.EqualFold(lower, s.signature) && !strings.EqualFold(lower, s.signedHeaders)
+	return form.IsToken(lower) && !form.IsUnsignable(lower) && !strings.EqualFold(lower, s.signature) && !strings.EqualFold(lower, s.signedHeaders)
 }
 
 // Parse implements [Scheme].

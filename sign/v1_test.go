@@ -55,7 +55,7 @@ idempotency-key:"k-1"`
 			"X-Signed-Headers": {"content-type;idempotency-key"},
 		}, added.Header)
 
-		maps.Copy(sourceOf(m).Header, added.Header)
+		maps.Copy(fixture.SourceOf(m).Header, added.Header)
 		v := fixture.Verifier(sign.Config{}, c.key)
 		verified, err := v.Verify(t.Context(), m)
 		require.NoError(t, err)
@@ -109,7 +109,7 @@ func TestV1Parse(t *testing.T) {
 	check := func(want error, field string, lines ...string) {
 		t.Helper()
 		m := fixture.Message(request)
-		sourceOf(m).Header[field] = lines
+		fixture.SourceOf(m).Header[field] = lines
 		_, err := fixture.Verifier(sign.Config{}, signtest.Demo).Verify(t.Context(), m)
 		require.ErrorIs(t, err, want, "%s: %q", field, lines)
 	}
@@ -176,7 +176,7 @@ func TestV1CoversTheMessage(t *testing.T) {
 	check := func(want error, what string, change func(*sign.Message, *fixture.Source)) {
 		t.Helper()
 		m := signedMessage(t, signtest.Demo)
-		change(m, sourceOf(m))
+		change(m, fixture.SourceOf(m))
 		_, err := fixture.Verifier(sign.Config{}, signtest.Demo).Verify(t.Context(), m)
 		require.ErrorIs(t, err, want, what)
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/idem-go/idem/sign/internal/form"
+	"github.com/idem-go/idem/sign/internal/keys"
 )
 
 // Config is what a [Verifier] is built from. Keys must be set. The zero values of all other fields are safe.
@@ -178,7 +179,7 @@ func NewVerifier(c Config) (*Verifier, error) {
 		errs.addIf(!form.IsAuthority(host), "Config.Hosts", "%q is no host", host)
 	}
 	var d Demands
-	if s, ok := c.Scheme.(interface{ Demands() Demands }); ok && !isNil(c.Scheme) {
+	if s, ok := c.Scheme.(DemandingScheme); ok && !isNil(c.Scheme) {
 		d = s.Demands()
 	}
 	errs.addIf(d.Guard && !c.GuardedByKey, "Config.GuardedByKey", "is not set, but scheme %s leaves replays to a guard that requires the Idempotency-Key", nameOf(c.Scheme))
@@ -541,7 +542,7 @@ func (v *Verifier) keys(ctx context.Context, s *Signature) ([]*Key, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, v.c.StoreTimeout)
 	defer cancel()
-	if at, ok := v.c.Keys.(urlKeyStore); ok && s.KeyURL != "" {
+	if at, ok := v.c.Keys.(URLKeyStore); ok && s.KeyURL != "" {
 		return at.KeysAt(ctx, s.KeyURL, s.KeyID)
 	}
 	return v.c.Keys.Keys(ctx, s.KeyID)
@@ -589,7 +590,7 @@ func (v *Verifier) useNonce(ctx context.Context, s *Signature, key *Key, now tim
 		ctx, cancel = context.WithTimeout(ctx, v.c.StoreTimeout)
 		defer cancel()
 	}
-	unused, err := v.c.Nonces.Use(ctx, cmp.Or(key.published, key.id), s.Nonce, ttl)
+	unused, err := v.c.Nonces.Use(ctx, key.nonceID(), s.Nonce, ttl)
 	// A replay does not count, or whoever replays another owner's message would use up that owner's quota.
 	v.quota.finish(key.owner, slot, err == nil && unused)
 	switch {
@@ -599,6 +600,14 @@ func (v *Verifier) useNonce(ctx context.Context, s *Signature, key *Key, now tim
 		return asError(CodeReplayed)
 	}
 	return nil
+}
+
+// nonceID returns the id that tells the nonces of the key from those of others.
+func (k *Key) nonceID() string {
+	if keys.Of(k).Published {
+		return k.thumbprint
+	}
+	return k.id
 }
 
 // afterWindow is how many seconds a nonce is remembered after its timestamp has left the window.

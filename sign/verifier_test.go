@@ -41,7 +41,7 @@ func TestConfigErrorsAreReportedAtOnce(t *testing.T) {
 		"Config.NonceQuota: is 3, and MaxNonces 2":             {Keys: ring, NonceQuota: 3, MaxNonces: 2},
 		"Config.NonceQuota: is 65, and Nonces has room for 64": {Keys: ring, Nonces: &sign.MemoryNonces{Max: 64}, NonceQuota: 65, MaxNonces: 66},
 		"Config.MaxNonces: is 66, and Nonces has room for 64":  {Keys: ring, Nonces: &sign.MemoryNonces{Max: 64}, MaxNonces: 66},
-		"Config.Keys": {Keys: keyFunc(nil)},
+		"Config.Keys": {Keys: fixture.KeyFunc(nil)},
 	} {
 		_, err := sign.NewVerifier(c)
 		require.ErrorContains(t, err, want)
@@ -74,9 +74,9 @@ func (*nonceSpy) Limits() (int, bool) { return 0, false }
 // what comes later.
 func TestTheOrderOfTheChecks(t *testing.T) {
 	stranger, known := fixture.HMAC("stranger"), newHMACWith(sign.KeyConfig{ID: "demo", Owner: "acme"})
-	lines := func(m *sign.Message) { sourceOf(m).Header["X-Padding"] = make([]string, 101) }
-	noNonce := func(m *sign.Message) { sourceOf(m).Header.Del("X-Nonce") }
-	large := func(m *sign.Message) { sourceOf(m).Body = make([]byte, 1<<20+1) }
+	lines := func(m *sign.Message) { fixture.SourceOf(m).Header["X-Padding"] = make([]string, 101) }
+	noNonce := func(m *sign.Message) { fixture.SourceOf(m).Header.Del("X-Nonce") }
+	large := func(m *sign.Message) { fixture.SourceOf(m).Body = make([]byte, 1<<20+1) }
 	tampered := func(m *sign.Message) { m.Method = "PUT" }
 	for _, c := range []struct {
 		name   string
@@ -103,13 +103,13 @@ func TestTheOrderOfTheChecks(t *testing.T) {
 			}
 			verified, err := fixture.Verifier(sign.Config{Nonces: nonces}, known).Verify(t.Context(), m)
 			require.ErrorIs(t, err, c.want)
-			require.Equal(t, c.reads, sourceOf(m).Reads)
+			require.Equal(t, c.reads, fixture.SourceOf(m).Reads)
 			if c.want != nil {
 				require.Zero(t, verified)
 				require.Empty(t, nonces.used)
 				return
 			}
-			require.Equal(t, []string{"demo " + sourceOf(m).Header.Get("X-Nonce")}, nonces.used)
+			require.Equal(t, []string{"demo " + fixture.SourceOf(m).Header.Get("X-Nonce")}, nonces.used)
 		})
 	}
 }
@@ -121,10 +121,10 @@ func TestBodies(t *testing.T) {
 	require.ErrorIs(t, fixture.Verify(t, sign.Config{BodyLimit: limit - 1}, r, signtest.Demo), sign.CodeBodyTooLarge)
 
 	m := fixture.Message(r)
-	sourceOf(m).Err = errors.New("connection reset")
+	fixture.SourceOf(m).Err = errors.New("connection reset")
 	_, err := fixture.Verifier(sign.Config{}, signtest.Demo).Verify(t.Context(), m)
 	require.ErrorIs(t, err, sign.CodeMalformed)
-	require.ErrorIs(t, err, sourceOf(m).Err)
+	require.ErrorIs(t, err, fixture.SourceOf(m).Err)
 }
 
 // The window is the same on both sides, and whole seconds are compared: the fraction of the verifier's second does not count.
@@ -162,7 +162,7 @@ func TestHowLongANonceIsKept(t *testing.T) {
 			clock, nonces := now.Add(c.clock), new(nonceSpy)
 			c.config.Nonces, c.config.Clock = nonces, func() time.Time { return clock }
 			m := fixture.Message(signedRequest(t, signtest.Demo, sign.RequestOptions{Clock: func() time.Time { return now.Add(c.signed) }}))
-			sourceOf(m).Meanwhile = func() { clock = clock.Add(c.takes) }
+			fixture.SourceOf(m).Meanwhile = func() { clock = clock.Add(c.takes) }
 			_, err := fixture.Verifier(c.config, signtest.Demo).Verify(t.Context(), m)
 			require.NoError(t, err)
 			require.Equal(t, c.want, nonces.ttl)
@@ -197,7 +197,7 @@ func TestABodyThatTakesItsTime(t *testing.T) {
 			key := newHMACWith(o)
 			ring := sign.Must(sign.NewRing(key))
 			m := signedMessage(t, key)
-			sourceOf(m).Meanwhile = func() {
+			fixture.SourceOf(m).Meanwhile = func() {
 				clock = clock.Add(c.takes)
 				if c.do != nil {
 					c.do(ring, key)
@@ -276,7 +276,7 @@ func TestAKeyIsGoodByTheVerifiersClock(t *testing.T) {
 	} {
 		key := newHMACWith(c.key)
 		r := signedRequest(t, key, sign.RequestOptions{Clock: func() time.Time { return now.Add(c.signed) }})
-		keys := keyFunc(func(context.Context, string) ([]*sign.Key, error) { return []*sign.Key{key}, nil })
+		keys := fixture.KeyFunc(func(context.Context, string) ([]*sign.Key, error) { return []*sign.Key{key}, nil })
 		require.ErrorIs(t, fixture.Verify(t, sign.Config{}, r, key), c.want)
 		require.ErrorIs(t, fixture.Verify(t, sign.Config{Keys: keys}, r), c.want)
 	}
@@ -364,7 +364,7 @@ func TestKeyStores(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			config := sign.Config{
-				Keys: keyFunc(func(ctx context.Context, id string) ([]*sign.Key, error) {
+				Keys: fixture.KeyFunc(func(ctx context.Context, id string) ([]*sign.Key, error) {
 					deadline, ok := ctx.Deadline()
 					if !ok || time.Until(deadline) > 2*time.Second || id != "demo" {
 						t.Errorf("asked for %q, deadline: %v", id, deadline)
@@ -607,7 +607,7 @@ func TestHostsAndTargets(t *testing.T) {
 		m := signedMessage(t, signtest.Demo)
 		m.Target, m.Host = c.target, c.host
 		if c.line != nil {
-			sourceOf(m).Header["Host"] = c.line
+			fixture.SourceOf(m).Header["Host"] = c.line
 		}
 		_, err := fixture.Verifier(c.config, signtest.Demo).Verify(t.Context(), m)
 		require.ErrorIs(t, err, c.want, c.name)

@@ -10,11 +10,12 @@ import (
 	"github.com/idem-go/idem/core/adapter"
 	"github.com/idem-go/idem/core/codes"
 	"github.com/idem-go/idem/sign"
+	"github.com/idem-go/idem/sign/webhook"
 )
 
 var (
-	stripe         = sign.Stripe("stripe")
-	stripeKey      = sign.Must(sign.NewSenderKey(sign.KeyConfig{ID: "stripe"}, "whsec_a secret of the suite's"))
+	stripe         = webhook.Stripe("stripe")
+	stripeKey      = sign.Must(webhook.NewSenderKey(sign.KeyConfig{ID: "stripe"}, "whsec_a secret of the suite's"))
 	stripeVerifier = sign.Must(sign.NewVerifier(sign.Config{
 		Scheme: stripe, Keys: sign.Must(sign.NewRing(stripeKey)), GuardedByKey: true, Clock: func() time.Time { return noon },
 	}))

@@ -20,6 +20,7 @@ import (
 	"github.com/idem-go/idem/httpidem"
 	"github.com/idem-go/idem/sign"
 	"github.com/idem-go/idem/sign/internal/fixture"
+	"github.com/idem-go/idem/sign/jwk"
 	"github.com/idem-go/idem/sign/rfc9421"
 )
 
@@ -81,7 +82,7 @@ func (v *adcpVector) ring(t *testing.T, set json.RawMessage) *sign.Ring {
 			set = sign.Must(json.Marshal(map[string]any{"keys": slices.Collect(maps.Values(named))}))
 		}
 	}
-	for _, k := range sign.Must(sign.ParseJWKS(set, "")) {
+	for _, k := range sign.Must(jwk.ParseSet(set, "")) {
 		if v.Override != nil || slices.Contains(v.Keys, k.ID()) {
 			require.NoError(t, ring.Add(k))
 		}
@@ -209,13 +210,13 @@ func TestAdCPCanonicalURLs(t *testing.T) {
 func TestWebBotAuthVectors(t *testing.T) {
 	files := vectors(t, "web-bot-auth.json")
 	verify := func(t *testing.T, key json.RawMessage, agent, input, signature string, at time.Time) error {
-		keys := sign.Must(sign.ParseJWKS(slices.Concat([]byte(`{"keys":[`), key, []byte(`]}`)), "agent"))
+		keys := sign.Must(jwk.ParseSet(slices.Concat([]byte(`{"keys":[`), key, []byte(`]}`)), "agent"))
 		require.Len(t, keys, 1)
 		// The directory of the draft names a key by its thumbprint.
 		var j map[string]any
 		read(t, key, &j)
 		j["kid"] = keys[0].Thumbprint()
-		keys = sign.Must(sign.ParseJWKS(sign.Must(json.Marshal(map[string]any{"keys": []any{j}})), "agent"))
+		keys = sign.Must(jwk.ParseSet(sign.Must(json.Marshal(map[string]any{"keys": []any{j}})), "agent"))
 		header := http.Header{"Signature-Input": {input}, "Signature": {signature}}
 		if agent != "" {
 			header.Set("Signature-Agent", agent)
@@ -289,7 +290,7 @@ func TestWebBotAuthVectors(t *testing.T) {
 		var j map[string]any
 		read(t, []byte(v.JWK), &j)
 		delete(j, "alg") // RS256, which does not verify here
-		keys := sign.Must(sign.ParseJWKS(sign.Must(json.Marshal(map[string]any{"keys": []any{j}})), ""))
+		keys := sign.Must(jwk.ParseSet(sign.Must(json.Marshal(map[string]any{"keys": []any{j}})), ""))
 		require.Len(t, keys, 1)
 		require.Equal(t, v.Thumbprint, keys[0].Thumbprint())
 	}
@@ -298,7 +299,7 @@ func TestWebBotAuthVectors(t *testing.T) {
 // What the specification of UCP shows (its page Message Signatures at fdcf8934, Apache-2.0): its keys, and its requests,
 // whose signatures are cut off there and are made anew here.
 func TestUCPExamples(t *testing.T) {
-	keys := sign.Must(sign.ParseJWKS([]byte(`{"keys":[
+	keys := sign.Must(jwk.ParseSet([]byte(`{"keys":[
 		{"kid":"key-2024-01-15","kty":"EC","crv":"P-256","x":"WKn-ZIGevcwGIyyrzFoZNBdaq9_TsqzGl96oc0CWuis","y":"y77t-RvAHRKTsSGdIYUfweuOvwrvDD-Q3Hv5J0fSKbE","use":"sig","alg":"ES256"},
 		{"kid":"poqkLGiymh_W0uP6PZFw-dvez3QJT5SolqXBCW38r0U","kty":"OKP","crv":"Ed25519","x":"JrQLj5P_89iXES9-vFgrIy29clF9CC_oPPsw3c5D0bs","use":"sig","alg":"EdDSA"}
 	]}`), ""))

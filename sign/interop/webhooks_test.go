@@ -11,10 +11,11 @@ import (
 	"github.com/slack-go/slack"
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 	"github.com/stretchr/testify/require"
-	"github.com/stripe/stripe-go/v84/webhook"
+	stripe "github.com/stripe/stripe-go/v84/webhook"
 	svix "github.com/svix/svix-webhooks/go"
 
 	"github.com/idem-go/idem/sign"
+	"github.com/idem-go/idem/sign/webhook"
 )
 
 // sender is what is known of another implementation for webhooks.
@@ -31,12 +32,12 @@ type sender struct {
 // What the senders' own libraries sign we verify, and they verify what we sign.
 func TestWebhooks(t *testing.T) {
 	const senderSecret = "whsec_0123456789abcdef0123456789abcdef"
-	senderKey := sign.Must(sign.NewSenderKey(sign.KeyConfig{ID: "acme"}, senderSecret))
+	senderKey := sign.Must(webhook.NewSenderKey(sign.KeyConfig{ID: "acme"}, senderSecret))
 	webhookSecret := "whsec_" + base64.StdEncoding.EncodeToString([]byte(secret))
-	webhookKey := sign.Must(sign.NewStandardWebhooksKey(sign.KeyConfig{ID: "acme"}, webhookSecret))
-	scheme := func(o sign.StandardWebhooksConfig) sign.Scheme {
+	webhookKey := sign.Must(webhook.NewStandardKey(sign.KeyConfig{ID: "acme"}, webhookSecret))
+	scheme := func(o webhook.StandardConfig) sign.Scheme {
 		o.KeyID = "acme"
-		s, err := sign.NewStandardWebhooks(o)
+		s, err := webhook.NewStandard(o)
 		require.NoError(t, err)
 		return s
 	}
@@ -58,29 +59,29 @@ func TestWebhooks(t *testing.T) {
 
 	for name, s := range map[string]sender{
 		"standard-webhooks": {
-			scheme: scheme(sign.StandardWebhooksConfig{}), key: webhookKey, replayed: "replayed",
+			scheme: scheme(webhook.StandardConfig{}), key: webhookKey, replayed: "replayed",
 			sign:   byID("Webhook-", reference.Sign),
 			verify: func(r *http.Request, body []byte) error { return reference.Verify(body, r.Header) },
 		},
 		"svix": {
-			scheme: scheme(sign.StandardWebhooksConfig{ID: "Svix-Id", Timestamp: "Svix-Timestamp", Signature: "Svix-Signature"}),
+			scheme: scheme(webhook.StandardConfig{ID: "Svix-Id", Timestamp: "Svix-Timestamp", Signature: "Svix-Signature"}),
 			key:    webhookKey, replayed: "replayed",
 			sign:   byID("Svix-", hosted.Sign),
 			verify: func(r *http.Request, body []byte) error { return hosted.Verify(body, r.Header) },
 		},
 		"stripe-go": {
-			scheme: sign.Stripe("acme"), key: senderKey, replayed: "replayed",
+			scheme: webhook.Stripe("acme"), key: senderKey, replayed: "replayed",
 			sign: func(r *http.Request) error {
-				r.Header.Set("Stripe-Signature", webhook.GenerateTestSignedPayload(&webhook.UnsignedPayload{Payload: []byte(body), Secret: senderSecret}).Header)
+				r.Header.Set("Stripe-Signature", stripe.GenerateTestSignedPayload(&stripe.UnsignedPayload{Payload: []byte(body), Secret: senderSecret}).Header)
 				return nil
 			},
 			verify: func(r *http.Request, body []byte) error {
-				_, err := webhook.ConstructEventWithOptions(body, r.Header.Get("Stripe-Signature"), senderSecret, webhook.ConstructEventOptions{IgnoreAPIVersionMismatch: true})
+				_, err := stripe.ConstructEventWithOptions(body, r.Header.Get("Stripe-Signature"), senderSecret, stripe.ConstructEventOptions{IgnoreAPIVersionMismatch: true})
 				return err
 			},
 		},
 		"slack-go": {
-			scheme: sign.Slack("acme"), key: senderKey,
+			scheme: webhook.Slack("acme"), key: senderKey,
 			verify: func(r *http.Request, body []byte) error {
 				v, err := slack.NewSecretsVerifier(r.Header, senderSecret)
 				if err != nil {
@@ -93,7 +94,7 @@ func TestWebhooks(t *testing.T) {
 			},
 		},
 		"go-github": {
-			scheme: sign.GitHub("acme"), key: senderKey,
+			scheme: webhook.GitHub("acme"), key: senderKey,
 			verify: func(r *http.Request, body []byte) error {
 				return github.ValidateSignature(r.Header.Get(github.SHA256SignatureHeader), body, []byte(senderSecret))
 			},

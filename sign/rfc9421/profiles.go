@@ -14,12 +14,12 @@ import (
 //	scheme, err := rfc9421.New(rfc9421.UCP())
 //	…
 //	verifier, err := sign.NewVerifier(sign.Config{
-//		Keys: sign.NewJWKSource(allow), Scheme: scheme, GuardedByKey: true, Observe: sign.LogEvents(slog.Default(), slog.LevelInfo),
+//		Keys: jwk.NewSource(allow), Scheme: scheme, GuardedByKey: true, Observe: sign.LogEvents(slog.Default(), slog.LevelInfo),
 //	})
 //
 // Covered are "@method", "@authority" and "@path"; "@query" if there is one; ucp-agent, signature-agent, idempotency-key and
 // content-encoding if they are present; and with a body, content-digest and content-type. The key is looked up by keyid in the
-// profile that UCP-Agent names ([sign.JWKSource]); a [sign.Ring] finds it by its id alone. Keys are ECDSA P-256, Ed25519 or RSA.
+// profile that UCP-Agent names (jwk.Source); a [sign.Ring] finds it by its id alone. Keys are ECDSA P-256, Ed25519 or RSA.
 //
 // There is no nonce: what stops a replay is the Idempotency-Key. Methods other than GET, HEAD, OPTIONS, TRACE and QUERY are refused
 // without one that is signed, and [sign.Config].GuardedByKey must say that guards require it. created is optional. A message
@@ -34,7 +34,7 @@ func UCP() Config { return Config{HTTPS: true, rules: ucp} }
 
 // WebBotAuth returns the profile of Web Bot Auth as the working group of the IETF has it (draft-ietf-webbotauth-httpsig-protocol, the
 // text of October 2026 for -01), by which crawlers and agents say who they are. Covered is "@authority" or "@target-uri", and
-// "signature-agent";key="…", whose member is the URL of the JWK Set with the keys ([sign.JWKSource]). Members with parameters are
+// "signature-agent";key="…", whose member is the URL of the JWK Set with the keys (jwk.Source). Members with parameters are
 // ignored. A member that is an origin, without a path, means the origin's directory
 // (/.well-known/http-message-signatures-directory), as in earlier drafts. So does a Signature-Agent that is a string and covered as a
 // whole. created, expires and the tag "web-bot-auth" must be present, and keyid must be [sign.Key.Thumbprint]. There are no shared
@@ -63,9 +63,9 @@ func WebBotAuthMeunier() Config {
 //
 // A refused message is answered 401 with the protocol's code, WWW-Authenticate: Signature error="request_signature_required" and so on;
 // see [sign.Reason]. A key that is not for signatures, or contradicts itself, is told from an unknown one if it comes from
-// [sign.ParseJWKS] or [sign.JWKSource]. An owner whose quota of nonces is used up is refused before the signature is checked.
+// jwk.ParseSet or jwk.Source. An owner whose quota of nonces is used up is refused before the signature is checked.
 //
-// Messages name no URL. Find the partner's keys by [sign.JWKSource.At].
+// Messages name no URL. Find the partner's keys by jwk.Source.At.
 func AdCP() Config {
 	return Config{HTTPS: true, Label: defaultLabel, Tag: tagAdCPRequest, rules: adcp}
 }

@@ -131,6 +131,8 @@ func New(o Config) (sign.Scheme, error) {
 // Name implements [sign.Scheme].
 func (s *profile) Name() string { return s.rules.name }
 
+var _ sign.DemandingScheme = (*profile)(nil)
+
 // Demands returns what the profile asks of the verifier, see [sign.Demands].
 func (s *profile) Demands() sign.Demands {
 	d := s.rules.demands

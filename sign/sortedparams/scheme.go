@@ -18,8 +18,8 @@ import (
 
 	"github.com/idem-go/idem/sign"
 	"github.com/idem-go/idem/sign/internal/form"
+	"github.com/idem-go/idem/sign/internal/keys"
 	"github.com/idem-go/idem/sign/internal/redact"
-	"github.com/idem-go/idem/sign/internal/secret"
 )
 
 // Place is a part of a message that may hold parameters. Join several by |.
@@ -377,9 +377,17 @@ func (s *scheme) Check(_ *sign.Message, sig *sign.Signature, key *sign.Key) erro
 	return sign.ReasonBadSignature
 }
 
+// secretOf returns the secret of a key of sign.NewHMACKey, and nil for other keys and for none.
+func secretOf(key *sign.Key) []byte {
+	if key == nil {
+		return nil
+	}
+	return keys.Of(key).Secret()
+}
+
 // withSecret returns the signing string, which ends with the secret.
 func (s *scheme) withSecret(l *params, key *sign.Key) ([]byte, error) {
-	own := secret.Of(key)
+	own := secretOf(key)
 	if own == nil {
 		return nil, sign.Errorf(sign.ReasonWrongAlgorithm, "only a key of NewHMACKey signs parameters")
 	}
@@ -468,7 +476,7 @@ func (s *scheme) SigningString(_ *sign.Message, sig *sign.Signature, key *sign.K
 		return "" // m was not parsed
 	}
 	shown := []string{s.o.KeyID, s.o.Timestamp, s.o.Nonce, s.o.Bind.Method, s.o.Bind.Path, s.o.Bind.Host, s.o.Bind.IdempotencyKey}
-	signature, own := slices.Concat(sig.Values...), secret.Of(key)
+	signature, own := slices.Concat(sig.Values...), secretOf(key)
 	var b strings.Builder
 	for _, p := range l.list {
 		if !s.o.signs(p) {

@@ -79,6 +79,9 @@ func IsHopByHop(lower string) bool {
 	return false
 }
 
+// IsUnsignable reports whether frameworks may show a header field, named in lower case, otherwise than it was sent.
+func IsUnsignable(lower string) bool { return lower == "content-length" || IsHopByHop(lower) }
+
 // Trim removes the white space around the value of a header field (RFC 9110, section 5.5). Most values have none.
 func Trim(value string) string {
 	if n := len(value); n > 0 && value[0] > ' ' && value[n-1] > ' ' {

@@ -46,6 +46,7 @@ func TestForms(t *testing.T) {
 			[]string{"connection", "expect", "host", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade"},
 			[]string{"", "content-length", "date", "content-type", "tea", "x-te"},
 		},
+		"IsUnsignable": {form.IsUnsignable, []string{"content-length", "host", "te"}, []string{"", "date", "content-type"}},
 	} {
 		for _, s := range c.good {
 			require.True(t, c.is(s), "%s: %q", name, s)

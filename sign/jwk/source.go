@@ -1,4 +1,4 @@
-package sign
+package jwk
 
 import (
 	"context"
@@ -16,42 +16,44 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/idem-go/idem/sign"
 	"github.com/idem-go/idem/sign/internal/form"
+	"github.com/idem-go/idem/sign/internal/keys"
 )
 
 const (
-	// jwksRefresh is how long fetched keys are used without asking again. Then they are fetched behind the answer.
-	jwksRefresh = 4 * time.Minute
-	// jwksFresh is how long they are used without waiting for that.
-	jwksFresh = 5 * time.Minute
-	// jwksStale is how long they are used if their URL does not answer.
-	jwksStale = time.Hour
-	// jwksPause is the least time between two fetches from a URL, whatever ids are asked for.
-	jwksPause = time.Minute
-	// jwksTimeout is how long a fetch may take, from the lookup of the name to the last byte.
-	jwksTimeout = 5 * time.Second
-	// maxJWKSBytes and maxJWKSHeader are how long an answer may be.
-	maxJWKSBytes, maxJWKSHeader = 256 << 10, 16 << 10
-	// maxJWKSets is how many URLs are remembered, whether they answer or not.
-	maxJWKSets = 256
-	// maxJWKSForgotten is how many more URLs are known as asked within jwksPause.
-	maxJWKSForgotten = 4096
-	// maxJWKSFetches is how many fetches run at a time of URLs whose keys are known, and as many of others.
-	maxJWKSFetches = 16
+	// refreshAfter is how long fetched keys are used without asking again. Then they are fetched behind the answer.
+	refreshAfter = 4 * time.Minute
+	// freshFor is how long they are used without waiting for that.
+	freshFor = 5 * time.Minute
+	// usableFor is how long they are used if their URL does not answer.
+	usableFor = time.Hour
+	// pause is the least time between two fetches from a URL, whatever ids are asked for.
+	pause = time.Minute
+	// fetchTimeout is how long a fetch may take, from the lookup of the name to the last byte.
+	fetchTimeout = 5 * time.Second
+	// maxBytes and maxHeader are how long an answer may be.
+	maxBytes, maxHeader = 256 << 10, 16 << 10
+	// maxSets is how many URLs are remembered, whether they answer or not.
+	maxSets = 256
+	// maxForgotten is how many more URLs are known as asked within pause.
+	maxForgotten = 4096
+	// maxFetches is how many fetches run at a time of URLs whose keys are known, and as many of others.
+	maxFetches = 16
 	// maxHostFetches is how many of either are of one host.
 	maxHostFetches = 4
 )
 
-// JWKSource is a [KeyStore] whose keys are published on the web, each set of them (RFC 7517, section 5) at a URL of its owner.
-// Build one with [NewJWKSource]. It is safe for concurrent use.
+// Source is a [sign.KeyStore] whose keys are published on the web, each set of them (RFC 7517, section 5) at a URL of its owner.
+// Build one with [NewSource]. It is safe for concurrent use.
 //
-// A key is looked up by URL and id together: of the keys at the URL that the message names ([Signature].KeyURL), those whose kid
-// or [Key.Thumbprint] is the id. So nobody signs for a URL with a key that another URL publishes. The owner of the key is the
-// URL.
+// A key is looked up by URL and id together: of the keys at the URL that the message names ([sign.Signature].KeyURL), those whose
+// kid or [sign.Key.Thumbprint] is the id. So nobody signs for a URL with a key that another URL publishes. The owner of the key is
+// the URL.
 //
 // Whoever sends a message chooses the URL, before anything is verified. So:
 //
-//   - Only https, and only what allow accepts; other URLs have no keys ([ReasonUnknownKey]). A URL has one spelling: at most 128
+//   - Only https, and only what allow accepts; other URLs have no keys ([sign.ReasonUnknownKey]). A URL has one spelling: at most 128
 //     characters, without user, query, fragment, dot segments and percent-escapes. Host and port are normalised: capitals, the default
 //     port, leading zeros, addresses of IPv6.
 //   - Connections go to public addresses only, and to the address that was checked, however often a name changes it. No proxy of
@@ -68,7 +70,7 @@ const (
 // bound. A key that is no longer published is refused from the next fetch on. While a URL does not answer, its keys are used for
 // an hour at most. If there are none, the message is refused with 503 store_unavailable, without saying why; the fetch goes on,
 // and serves the next message. Keys that specifications publish for tests, with their private parts, are left out.
-type JWKSource struct {
+type Source struct {
 	allow  func(url string) bool
 	client *http.Client
 	dialer *net.Dialer
@@ -76,21 +78,21 @@ type JWKSource struct {
 	now    func() time.Time
 
 	mu        sync.Mutex
-	sets      map[string]*jwkSet
+	sets      map[string]*keySet
 	forgotten map[string]time.Time // when URLs were asked that are no longer in sets
-	running   map[jwksPlace]int    // fetches, also with an empty host: of all hosts
+	running   map[fetchPlace]int   // fetches, also with an empty host: of all hosts
 }
 
-// jwksPlace is where a fetch counts.
-type jwksPlace struct {
+// fetchPlace is where a fetch counts.
+type fetchPlace struct {
 	host  string
 	known bool // the URL has keys
 }
 
-// jwkSet is what is known of a URL. The source's mutex guards it.
-type jwkSet struct {
+// keySet is what is known of a URL. The source's mutex guards it.
+type keySet struct {
 	host     string
-	keys     []*Key
+	keys     []*sign.Key
 	fetched  time.Time     // the keys; zero: never
 	tried    time.Time     // the last fetch began; zero: none did
 	used     time.Time     // somebody asked
@@ -98,67 +100,69 @@ type jwkSet struct {
 	fetching chan struct{} // is closed when the fetch that is running has ended; nil: none is
 }
 
-// NewJWKSource returns a source of the keys at URLs that allow accepts. allow gets a URL in its normalised form, and must be quick
+// NewSource returns a source of the keys at URLs that allow accepts. allow gets a URL in its normalised form, and must be quick
 // and safe for concurrent use: it may look into a list of partners, or accept every URL if anybody may sign. The directory of an
 // origin in Web Bot Auth is https://<host>/.well-known/http-message-signatures-directory. Nil accepts none.
 //
-// It is [Config].Keys for schemes whose messages say where their key is (rfc9421.WebBotAuth, rfc9421.UCP). For others see
-// [JWKSource.At].
-func NewJWKSource(allow func(url string) bool) *JWKSource {
-	s := &JWKSource{allow: allow, public: isPublic, now: time.Now}
-	s.sets, s.forgotten, s.running = make(map[string]*jwkSet), make(map[string]time.Time), make(map[jwksPlace]int)
+// It is [sign.Config].Keys for schemes whose messages say where their key is (rfc9421.WebBotAuth, rfc9421.UCP). For others see
+// [Source.At].
+func NewSource(allow func(url string) bool) *Source {
+	s := &Source{allow: allow, public: isPublic, now: time.Now}
+	s.sets, s.forgotten, s.running = make(map[string]*keySet), make(map[string]time.Time), make(map[fetchPlace]int)
 	s.dialer = &net.Dialer{Control: s.control}
 	s.client = &http.Client{
-		Timeout: jwksTimeout,
+		Timeout: fetchTimeout,
 		Transport: &http.Transport{
 			DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
 				return s.dialer.DialContext(ctx, network, address)
 			},
 			DisableKeepAlives:      true,
 			DisableCompression:     true,
-			MaxResponseHeaderBytes: maxJWKSHeader,
+			MaxResponseHeaderBytes: maxHeader,
 		},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	return s
 }
 
-// Keys implements [KeyStore] for messages that name no URL: there are no keys.
-func (s *JWKSource) Keys(context.Context, string) ([]*Key, error) {
-	return nil, Errorf(ReasonUnknownKey, "the message does not say where its key is published")
+// Keys implements [sign.KeyStore] for messages that name no URL: there are no keys.
+func (s *Source) Keys(context.Context, string) ([]*sign.Key, error) {
+	return nil, sign.Errorf(sign.ReasonUnknownKey, "the message does not say where its key is published")
 }
 
-// At returns a [KeyStore] of the keys at one URL, for messages that name a key and no URL (rfc9421.AdCP). allow must accept it
+// At returns a [sign.KeyStore] of the keys at one URL, for messages that name a key and no URL (rfc9421.AdCP). allow must accept it
 // too. Give each partner a verifier of its own.
-func (s *JWKSource) At(url string) KeyStore { return jwksAt{s, url} }
+func (s *Source) At(url string) sign.KeyStore { return sourceAt{s, url} }
 
-type jwksAt struct {
-	source *JWKSource
+var _ sign.URLKeyStore = (*Source)(nil)
+
+type sourceAt struct {
+	source *Source
 	url    string
 }
 
-func (a jwksAt) Keys(ctx context.Context, id string) ([]*Key, error) {
+func (a sourceAt) Keys(ctx context.Context, id string) ([]*sign.Key, error) {
 	return a.source.KeysAt(ctx, a.url, id)
 }
 
-// KeysAt returns the keys of that id that are published at url. See [KeyStore] for the errors.
-func (s *JWKSource) KeysAt(ctx context.Context, url, id string) ([]*Key, error) {
+// KeysAt returns the keys of that id that are published at url. See [sign.KeyStore] for the errors.
+func (s *Source) KeysAt(ctx context.Context, url, id string) ([]*sign.Key, error) {
 	url, host, ok := normalised(url)
 	if !ok || s.allow == nil || !s.allow(url) {
-		return nil, Errorf(ReasonUnknownKey, "keys may not be taken from that URL")
+		return nil, sign.Errorf(sign.ReasonUnknownKey, "keys may not be taken from that URL")
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for {
-		if s.sets[url] == nil && (s.isFull(jwksPlace{host: host}) || s.wasAsked(url)) {
+		if s.sets[url] == nil && (s.isFull(fetchPlace{host: host}) || s.wasAsked(url)) {
 			return nil, errBusy // nothing is forgotten for a URL that cannot be asked
 		}
 		set, now := s.set(url, host), s.now()
 		age := now.Sub(set.fetched)
 		found, err := set.find(id, age)
-		due := set.fetching == nil && (set.tried.IsZero() || now.Sub(set.tried) >= jwksPause)
+		due := set.fetching == nil && (set.tried.IsZero() || now.Sub(set.tried) >= pause)
 		switch full := s.isFull(set.place()); {
-		case len(found) > 0 && age < jwksRefresh:
+		case len(found) > 0 && age < refreshAfter:
 			return found, nil
 		case due && !full:
 			s.start(url, set, now)
@@ -169,7 +173,7 @@ func (s *JWKSource) KeysAt(ctx context.Context, url, id string) ([]*Key, error) 
 		case set.fetching == nil:
 			return nil, err
 		}
-		if len(found) > 0 && (age < jwksFresh || set.err != nil) {
+		if len(found) > 0 && (age < freshFor || set.err != nil) {
 			return found, nil // the fetch serves the next message
 		}
 		fetching := set.fetching
@@ -190,41 +194,41 @@ func (s *JWKSource) KeysAt(ctx context.Context, url, id string) ([]*Key, error) 
 	}
 }
 
-var errBusy = errors.New("sign: too many JWK Sets are being fetched, or this one was forgotten within the minute")
+var errBusy = errors.New("jwk: too many JWK Sets are being fetched, or this one was forgotten within the minute")
 
 // place returns where a fetch of the set counts.
-func (set *jwkSet) place() jwksPlace { return jwksPlace{set.host, len(set.keys) > 0} }
+func (set *keySet) place() fetchPlace { return fetchPlace{set.host, len(set.keys) > 0} }
 
 // isFull reports whether no further fetch may run.
-func (s *JWKSource) isFull(p jwksPlace) bool {
-	return s.running[p] >= maxHostFetches || s.running[jwksPlace{known: p.known}] >= maxJWKSFetches
+func (s *Source) isFull(p fetchPlace) bool {
+	return s.running[p] >= maxHostFetches || s.running[fetchPlace{known: p.known}] >= maxFetches
 }
 
 // wasAsked reports whether a URL that is not remembered was asked within the minute, or may have been.
-func (s *JWKSource) wasAsked(url string) bool {
+func (s *Source) wasAsked(url string) bool {
 	if asked, ok := s.forgotten[url]; ok {
-		return s.now().Sub(asked) < jwksPause
+		return s.now().Sub(asked) < pause
 	}
-	if len(s.sets) < maxJWKSets || len(s.forgotten) < maxJWKSForgotten {
+	if len(s.sets) < maxSets || len(s.forgotten) < maxForgotten {
 		return false
 	}
 	s.dropForgotten()
-	return len(s.forgotten) >= maxJWKSForgotten
+	return len(s.forgotten) >= maxForgotten
 }
 
-func (s *JWKSource) dropForgotten() {
+func (s *Source) dropForgotten() {
 	now := s.now()
-	maps.DeleteFunc(s.forgotten, func(_ string, asked time.Time) bool { return now.Sub(asked) >= jwksPause })
+	maps.DeleteFunc(s.forgotten, func(_ string, asked time.Time) bool { return now.Sub(asked) >= pause })
 }
 
 // set returns what is known of url. It forgets another one if there are too many.
-func (s *JWKSource) set(url, host string) *jwkSet {
+func (s *Source) set(url, host string) *keySet {
 	set := s.sets[url]
 	if set == nil {
-		if len(s.sets) >= maxJWKSets {
+		if len(s.sets) >= maxSets {
 			s.forget()
 		}
-		set = &jwkSet{host: host}
+		set = &keySet{host: host}
 		s.sets[url] = set
 		delete(s.forgotten, url)
 	}
@@ -233,12 +237,12 @@ func (s *JWKSource) set(url, host string) *jwkSet {
 }
 
 // forget removes one set: of those without keys, else of the host that has most, the one that was not asked for longest.
-func (s *JWKSource) forget() {
+func (s *Source) forget() {
 	sets := make(map[string]int)
 	for _, set := range s.sets {
 		sets[set.host]++
 	}
-	less := func(a, b *jwkSet) bool {
+	less := func(a, b *keySet) bool {
 		if has := len(a.keys) > 0; has != (len(b.keys) > 0) {
 			return !has
 		}
@@ -253,7 +257,7 @@ func (s *JWKSource) forget() {
 			least = url
 		}
 	}
-	if s.now().Sub(s.sets[least].tried) < jwksPause {
+	if s.now().Sub(s.sets[least].tried) < pause {
 		s.dropForgotten()
 		s.forgotten[least] = s.sets[least].tried
 	}
@@ -261,26 +265,26 @@ func (s *JWKSource) forget() {
 }
 
 // find returns the keys of that id in a set of that age, or why there are none.
-func (set *jwkSet) find(id string, age time.Duration) (found []*Key, err error) {
-	if set.fetched.IsZero() || age >= jwksStale {
+func (set *keySet) find(id string, age time.Duration) (found []*sign.Key, err error) {
+	if set.fetched.IsZero() || age >= usableFor {
 		return nil, set.err
 	}
 	for _, k := range set.keys {
-		if k.id == id || k.thumbprint == id {
+		if k.ID() == id || k.Thumbprint() == id {
 			found = append(found, k)
 		}
 	}
 	if len(found) == 0 {
-		return nil, ReasonUnknownKey
+		return nil, sign.ReasonUnknownKey
 	}
 	return found, nil
 }
 
 // start starts a fetch, which outlives the message that has asked for it.
-func (s *JWKSource) start(url string, set *jwkSet, now time.Time) {
+func (s *Source) start(url string, set *keySet, now time.Time) {
 	set.fetching, set.tried = make(chan struct{}), now
 	place := set.place()
-	all := jwksPlace{known: place.known}
+	all := fetchPlace{known: place.known}
 	s.running[place]++
 	s.running[all]++
 	go func() {
@@ -299,7 +303,7 @@ func (s *JWKSource) start(url string, set *jwkSet, now time.Time) {
 	}()
 }
 
-func (s *JWKSource) fetch(url string) ([]*Key, error) {
+func (s *Source) fetch(url string) ([]*sign.Key, error) {
 	request, err := http.NewRequest(http.MethodGet, url, nil)
 	if err != nil {
 		return nil, err
@@ -311,23 +315,23 @@ func (s *JWKSource) fetch(url string) ([]*Key, error) {
 	}
 	defer func() { _ = response.Body.Close() }()
 	if response.StatusCode != http.StatusOK || response.Header.Get("Content-Encoding") != "" {
-		return nil, fmt.Errorf("sign: %s answers %d with Content-Encoding %q", url, response.StatusCode, response.Header.Get("Content-Encoding"))
+		return nil, fmt.Errorf("jwk: %s answers %d with Content-Encoding %q", url, response.StatusCode, response.Header.Get("Content-Encoding"))
 	}
-	data, err := io.ReadAll(io.LimitReader(response.Body, maxJWKSBytes+1))
+	data, err := io.ReadAll(io.LimitReader(response.Body, maxBytes+1))
 	switch {
 	case err != nil:
 		return nil, err
-	case len(data) > maxJWKSBytes:
-		return nil, fmt.Errorf("sign: %s has more than %d bytes", url, maxJWKSBytes)
+	case len(data) > maxBytes:
+		return nil, fmt.Errorf("jwk: %s has more than %d bytes", url, maxBytes)
 	}
-	keys, err := ParseJWKS(data, url)
+	set, err := ParseSet(data, url)
 	if err != nil {
 		return nil, err
 	}
-	usable := keys[:0]
-	for _, k := range keys {
-		if !isTestKey[k.thumbprint] {
-			k.published = k.thumbprint
+	usable := set[:0]
+	for _, k := range set {
+		if !isTestKey[k.Thumbprint()] {
+			keys.Of(k).Published = true
 			usable = append(usable, k)
 		}
 	}
@@ -375,7 +379,7 @@ func normalised(text string) (only, host string, ok bool) {
 		}
 	}
 	only = "https://" + authority + path
-	return only, host, isKeyID(only)
+	return only, host, form.CheckKeyID(only) == nil
 }
 
 // normalisedHost returns the only spelling of a host: a name, an IPv4 address or an IPv6 address in brackets.
@@ -391,10 +395,10 @@ func normalisedHost(host string, bracketed bool) (only string, ok bool) {
 
 // control refuses a connection to an address that is not public. The dialer calls it with the very address that it connects to,
 // after the name was looked up.
-func (s *JWKSource) control(_, address string, _ syscall.RawConn) error {
+func (s *Source) control(_, address string, _ syscall.RawConn) error {
 	to, err := netip.ParseAddrPort(address)
 	if err != nil || !s.public(to.Addr().Unmap()) {
-		return errors.New("sign: a JWK Set must have a public address")
+		return errors.New("jwk: a JWK Set must have a public address")
 	}
 	return nil
 }

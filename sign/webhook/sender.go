@@ -1,4 +1,4 @@
-package sign
+package webhook
 
 import (
 	"bytes"
@@ -6,11 +6,14 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"strconv"
 	"strings"
 
+	"github.com/idem-go/idem/sign"
 	"github.com/idem-go/idem/sign/internal/form"
+	"github.com/idem-go/idem/sign/internal/keys"
 )
 
 // sender is the scheme of one sender of webhooks, see the package comment.
@@ -36,8 +39,8 @@ func (hexadecimal) EncodeToString(b []byte) string { return hex.EncodeToString(b
 
 func (hexadecimal) DecodeString(s string) ([]byte, error) { return hex.DecodeString(s) }
 
-func newSender(s sender, keyID string) Scheme {
-	s.keyID = cmp.Or(keyID, defaultWebhookKeyID)
+func newSender(s sender, keyID string) sign.Scheme {
+	s.keyID = cmp.Or(keyID, defaultKeyID)
 	return &s
 }
 
@@ -47,12 +50,12 @@ func newSender(s sender, keyID string) Scheme {
 //
 // The signature is the HMAC-SHA256 of "<t>.<body>" in hexadecimal. While the secret is being changed there are several
 // v1; one good signature is enough, and one that is none is ignored beside others. Other versions are ignored, too. Capitals and
-// blanks after a comma are accepted. [Verified].EventID is the id in the body, or the body's digest if
-// it has none. Stripe allows timestamps to be 5 minutes off: set [Config].Window. It delivers an event for three days, each time
+// blanks after a comma are accepted. [sign.Verified].EventID is the id in the body, or the body's digest if
+// it has none. Stripe allows timestamps to be 5 minutes off: set [sign.Config].Window. It delivers an event for three days, each time
 // with a new timestamp. The body may differ (pending_webhooks), which core.SignedEvent does not look at.
 //
 // Messages name no key. The verifier uses the keys of the id keyID. Empty: "webhooks".
-func Stripe(keyID string) Scheme {
+func Stripe(keyID string) sign.Scheme {
 	return newSender(sender{
 		name: "stripe", signature: "Stripe-Signature", version: "v1", list: true,
 		content: func(timestamp string) string { return timestamp + "." }, encoding: hexadecimal{}, event: "id",
@@ -63,11 +66,11 @@ func Stripe(keyID string) Scheme {
 //
 //	Merchant-Signature: t=1709123456,v1=e3b0c442…
 //
-// It is [Stripe]'s under another name. The body has no event id, so [Verified].EventID is a
-// digest of it. The protocol recommends to allow 5 minutes: set [Config].Window.
+// It is [Stripe]'s under another name. The body has no event id, so [sign.Verified].EventID is a
+// digest of it. The protocol recommends to allow 5 minutes: set [sign.Config].Window.
 //
 // Messages name no key. The verifier uses the keys of the id keyID. Empty: "webhooks".
-func ACP(keyID string) Scheme {
+func ACP(keyID string) sign.Scheme {
 	return newSender(sender{
 		name: "acp", signature: "Merchant-Signature", version: "v1", list: true,
 		content: func(timestamp string) string { return timestamp + "." }, encoding: hexadecimal{},
@@ -79,12 +82,12 @@ func ACP(keyID string) Scheme {
 //	X-Slack-Request-Timestamp: 1531420618
 //	X-Slack-Signature: v0=a2114d57…
 //
-// The signature is the HMAC-SHA256 of "v0:<timestamp>:<body>" in lower-case hexadecimal. [Verified].EventID is the event_id in a
+// The signature is the HMAC-SHA256 of "v0:<timestamp>:<body>" in lower-case hexadecimal. [sign.Verified].EventID is the event_id in a
 // JSON body, and a digest of the body of a form (commands, interactions). Slack allows timestamps to be 5 minutes off: set
-// [Config].Window.
+// [sign.Config].Window.
 //
 // Messages name no key. The verifier uses the keys of the id keyID. Empty: "webhooks".
-func Slack(keyID string) Scheme {
+func Slack(keyID string) sign.Scheme {
 	return newSender(sender{
 		name: "slack", signature: "X-Slack-Signature", timestamp: "X-Slack-Request-Timestamp", version: "v0",
 		content: func(timestamp string) string { return "v0:" + timestamp + ":" }, encoding: hexadecimal{}, event: "event_id",
@@ -97,11 +100,11 @@ func Slack(keyID string) Scheme {
 //
 // The signature is the HMAC-SHA256 of the body in lower-case hexadecimal. GitHub does not sign a time, the kind of event
 // (X-GitHub-Event) or the delivery's id (X-GitHub-Delivery, which a redelivery keeps). It delivers again only when it is asked
-// to. [Verified].EventID is a digest of the body, and messages have no timestamp ([Signature].NoTimestamp). With both fields in
+// to. [sign.Verified].EventID is a digest of the body, and messages have no timestamp ([sign.Signature].NoTimestamp). With both fields in
 // the RequestHeaders of core.CompareContent, a body that comes again under another id or kind is refused.
 //
 // Messages name no key. The verifier uses the keys of the id keyID. Empty: "webhooks".
-func GitHub(keyID string) Scheme {
+func GitHub(keyID string) sign.Scheme {
 	return newSender(sender{
 		name: "github", signature: "X-Hub-Signature-256", version: "sha256",
 		content: nothing, encoding: hexadecimal{},
@@ -113,28 +116,28 @@ func GitHub(keyID string) Scheme {
 //	X-Shopify-Hmac-Sha256: XWmrwMey6OsLMeiZKwP4FppHH3cmAiiJJAweH5Jo4bM=
 //
 // The signature is the HMAC-SHA256 of the body in base64. Shopify does not sign a time, the topic (X-Shopify-Topic), the shop or
-// the event's id (X-Shopify-Event-Id). [Verified].EventID is a digest of the body, and messages have no timestamp
-// ([Signature].NoTimestamp). Two topics may have the same body (orders/create, orders/updated): give each topic a route and a
+// the event's id (X-Shopify-Event-Id). [sign.Verified].EventID is a digest of the body, and messages have no timestamp
+// ([sign.Signature].NoTimestamp). Two topics may have the same body (orders/create, orders/updated): give each topic a route and a
 // guard with a name of its own.
 //
 // Messages name no key. The verifier uses the keys of the id keyID. Empty: "webhooks".
-func Shopify(keyID string) Scheme {
+func Shopify(keyID string) sign.Scheme {
 	return newSender(sender{
 		name: "shopify", signature: "X-Shopify-Hmac-Sha256",
-		content: nothing, encoding: webhookBase64,
+		content: nothing, encoding: standardBase64,
 	}, keyID)
 }
 
 func nothing(string) string { return "" }
 
-// Name implements [Scheme].
+// Name implements [sign.Scheme].
 func (s *sender) Name() string { return s.name }
 
 // noTimestamp reports whether the sender signs no timestamp.
 func (s *sender) noTimestamp() bool { return !s.list && s.timestamp == "" }
 
-// Parse implements [Scheme].
-func (s *sender) Parse(m *Message, sig *Signature) error {
+// Parse implements [sign.Scheme].
+func (s *sender) Parse(m *sign.Message, sig *sign.Signature) error {
 	field, err := m.Required(s.signature)
 	if err != nil {
 		return err
@@ -153,7 +156,7 @@ func (s *sender) Parse(m *Message, sig *Signature) error {
 			text, ok = strings.CutPrefix(field, s.version+"=")
 		}
 		if !ok {
-			return Errorf(CodeMalformed, "%s does not begin with %s=", s.signature, s.version)
+			return sign.Errorf(sign.CodeMalformed, "%s does not begin with %s=", s.signature, s.version)
 		}
 		err = s.parseValue(text, sig)
 	}
@@ -161,24 +164,25 @@ func (s *sender) Parse(m *Message, sig *Signature) error {
 		return err
 	}
 	if sig.NoTimestamp = s.noTimestamp(); !sig.NoTimestamp {
-		if sig.Created, err = ParseTimestamp(timestamp); err != nil {
+		if sig.Created, err = sign.ParseTimestamp(timestamp); err != nil {
 			return err
 		}
 	}
 	sig.KeyID = s.keyID
-	return checkUnsigned(m)
+	return checkSender(m)
 }
 
 // parseList parses "t=1700000000,v1=…,v1=…". It skips unknown versions, and signatures that are none.
-func (s *sender) parseList(list string, sig *Signature) (timestamp string, err error) {
+func (s *sender) parseList(list string, sig *sign.Signature) (timestamp string, err error) {
 	var bad error
 	for n, more := 1, true; more; n++ {
 		var item string
 		item, list, more = strings.Cut(list, ",")
 		name, text, ok := strings.Cut(form.Trim(item), "=")
 		switch {
-		case n > maxWebhookSignatures+1 || !ok || !form.IsToken(name), name == "t" && timestamp != "":
-			return "", Errorf(CodeMalformed, "%s is a list of one t=<timestamp> and at most %d signatures %s=<hexadecimal>", s.signature, maxWebhookSignatures, s.version)
+		case n > maxSignatures+1 || !ok || !form.IsToken(name), name == "t" && timestamp != "":
+			return "", sign.Errorf(sign.CodeMalformed, "%s is a list of one t=<timestamp> and at most %d signatures %s=<hexadecimal>",
+				s.signature, maxSignatures, s.version)
 		case name == "t":
 			timestamp = text
 		case name == s.version:
@@ -187,60 +191,63 @@ func (s *sender) parseList(list string, sig *Signature) (timestamp string, err e
 	}
 	switch {
 	case timestamp == "":
-		return "", Errorf(CodeMissing, "%s has no timestamp", s.signature)
+		return "", sign.Errorf(sign.CodeMissing, "%s has no timestamp", s.signature)
 	case len(sig.Values) == 0 && bad != nil:
 		return "", bad
 	case len(sig.Values) == 0:
-		return "", Errorf(CodeMissing, "%s has no signature %s", s.signature, s.version)
+		return "", sign.Errorf(sign.CodeMissing, "%s has no signature %s", s.signature, s.version)
 	}
 	return timestamp, nil
 }
 
 // parseValue decodes a signature. It accepts one text for each.
-func (s *sender) parseValue(text string, sig *Signature) error {
+func (s *sender) parseValue(text string, sig *sign.Signature) error {
 	value, err := s.encoding.DecodeString(text)
 	if err != nil || len(value) != sha256.Size || s.encoding.EncodeToString(value) != text {
-		return Errorf(CodeMalformed, "%s is not an HMAC-SHA256 in the sender's encoding", s.signature)
+		return sign.Errorf(sign.CodeMalformed, "%s is not an HMAC-SHA256 in the sender's encoding", s.signature)
 	}
 	sig.Values = append(sig.Values, value)
 	return nil
 }
 
-// checkUnsigned refuses a message with unsigned fields that change its meaning.
-func checkUnsigned(m *Message) error {
-	if err := checkWebhook(m); err != nil {
+// checkSender refuses a message with unsigned fields that change its meaning.
+func checkSender(m *sign.Message) error {
+	if err := checkUnsigned(m); err != nil {
 		return err
 	}
 	if len(m.Source.Values(form.IdempotencyKey)) > 0 {
-		return Errorf(ReasonUncovered, "%s is present, but this scheme does not sign it; EventID identifies the event", form.IdempotencyKey)
+		return sign.Errorf(sign.ReasonUncovered, "%s is present, but this scheme does not sign it; EventID identifies the event",
+			form.IdempotencyKey)
 	}
 	return nil
 }
 
-// Check implements [Scheme]. It sets Nonce and EventID, which come from the body.
-func (s *sender) Check(m *Message, sig *Signature, key *Key) error {
-	if key.algorithm != HMACSHA256 {
-		return Errorf(ReasonWrongAlgorithm, "this sender has no keys for %s", key.algorithm)
+// Check implements [sign.Scheme]. It sets Nonce and EventID, which come from the body.
+func (s *sender) Check(m *sign.Message, sig *sign.Signature, key *sign.Key) error {
+	if key.Algorithm() != sign.HMACSHA256 {
+		return sign.Errorf(sign.ReasonWrongAlgorithm, "this sender has no keys for %s", key.Algorithm())
 	}
 	body, err := m.Body()
 	if err != nil {
 		return err
 	}
 	prefix := []byte(s.prefix(sig))
-	expected := key.mac(prefix, body) // once, however many signatures there are
+	expected := keys.Of(key).MAC(prefix, body) // once, however many signatures there are
 	for _, v := range sig.Values {
-		if expected.equals(v) {
+		if expected.Equals(v) {
 			if sig.EventID = s.eventID(body); !sig.NoTimestamp {
-				sig.Nonce = NonceOf(prefix, body)
+				sig.Nonce = sign.NonceOf(prefix, body)
 			}
 			return nil
 		}
 	}
-	return ReasonBadSignature
+	return sign.ReasonBadSignature
 }
 
 // prefix returns what is signed before the body.
-func (s *sender) prefix(sig *Signature) string { return s.content(strconv.FormatInt(sig.Created, 10)) }
+func (s *sender) prefix(sig *sign.Signature) string {
+	return s.content(strconv.FormatInt(sig.Created, 10))
+}
 
 // maxEventID is the length of the longest event id that is read from a body, in bytes. It is that of a guard's longest key.
 const maxEventID = 255
@@ -261,38 +268,27 @@ func (s *sender) eventID(body []byte) string {
 			return id
 		}
 	}
-	return "sha256=" + NonceOf(body)
+	return "sha256=" + sign.NonceOf(body)
 }
 
-// NonceOf returns a nonce for a message that carries none: the SHA-256 of the concatenated parts in lower-case hexadecimal. Pass
-// all that is signed, and nothing else; then two messages have the same nonce exactly if the same is signed. Do not pass the
-// signature, because the same content may have several signatures.
-func NonceOf(signed ...[]byte) string {
-	h := sha256.New()
-	for _, part := range signed {
-		h.Write(part)
+// Sign implements [sign.Scheme].
+func (s *sender) Sign(m *sign.Message, sig *sign.Signature, key *sign.Key) (sign.Additions, error) {
+	if err := checkSender(m); err != nil {
+		return sign.Additions{}, err
 	}
-	return hex.EncodeToString(h.Sum(nil))
-}
-
-// Sign implements [Scheme].
-func (s *sender) Sign(m *Message, sig *Signature, key *Key) (Additions, error) {
-	if err := checkUnsigned(m); err != nil {
-		return Additions{}, err
-	}
-	if key.algorithm != HMACSHA256 {
-		return Additions{}, Errorf(ReasonWrongAlgorithm, "this sender has no keys for %s", key.algorithm)
+	if key.Algorithm() != sign.HMACSHA256 {
+		return sign.Additions{}, sign.Errorf(sign.ReasonWrongAlgorithm, "this sender has no keys for %s", key.Algorithm())
 	}
 	body, err := m.Body()
 	if err != nil {
-		return Additions{}, err
+		return sign.Additions{}, err
 	}
 	prefix := []byte(s.prefix(sig))
 	if !s.noTimestamp() {
-		sig.Nonce = NonceOf(prefix, body)
+		sig.Nonce = sign.NonceOf(prefix, body)
 	}
-	value := key.mac(prefix, body)
-	text := s.encoding.EncodeToString(value.sum[:])
+	value := keys.Of(key).MAC(prefix, body)
+	text := s.encoding.EncodeToString(value.Bytes())
 	if s.version != "" {
 		text = s.version + "=" + text
 	}
@@ -304,24 +300,29 @@ func (s *sender) Sign(m *Message, sig *Signature, key *Key) (Additions, error) {
 	if s.timestamp != "" {
 		header[s.timestamp] = []string{timestamp}
 	}
-	return Additions{Header: header}, nil
+	return sign.Additions{Header: header}, nil
 }
 
-// SigningString implements [Scheme]. It contains the body's length and SHA-256, not the body.
-func (s *sender) SigningString(m *Message, sig *Signature, _ *Key) string {
-	return s.prefix(sig) + m.redactedBody()
+// SigningString implements [sign.Scheme]. It contains the body's length and SHA-256, not the body.
+func (s *sender) SigningString(m *sign.Message, sig *sign.Signature, _ *sign.Key) string {
+	return s.prefix(sig) + m.RedactedBody()
 }
 
 // NewSenderKey makes a key for [Stripe], [GitHub], [Slack] or [Shopify] from the secret as the sender shows it, of 16 to 256 bytes.
 // Do not decode it, and keep Stripe's prefix whsec_. White space around it, such as a file's last line feed, is refused. Its ID
-// is the scheme's keyID. Such secrets may be shorter than 32 bytes, so the key is for webhooks only: [Key.Sign] and [Key.Verify]
+// is the scheme's keyID. Such secrets may be shorter than 32 bytes, so the key is for webhooks only: [sign.Key.Sign] and [sign.Key.Verify]
 // reject it.
-func NewSenderKey(o KeyConfig, secret string) (*Key, error) {
-	var errs configErrors
-	errs.addIf(len(secret) < minWebhookSecret || len(secret) > maxSenderSecret, "secret", "has %d bytes; %d to %d are allowed", len(secret), minWebhookSecret, maxSenderSecret)
-	errs.addIf(secret != "" && isRepeated([]byte(secret)), "secret", "is one byte repeated")
-	errs.addIfSpaced(secret)
-	return newKey(errs, &Key{webhook: true, algorithm: HMACSHA256, secret: hide([]byte(secret))}, o)
+func NewSenderKey(o sign.KeyConfig, secret string) (*sign.Key, error) {
+	m := keys.NewSecret(string(sign.HMACSHA256), []byte(secret))
+	m.Webhook = true
+	if len(secret) < minSecret || len(secret) > maxSenderSecret {
+		m.Problems = append(m.Problems, fmt.Sprintf("has %d bytes; %d to %d are allowed", len(secret), minSecret, maxSenderSecret))
+	}
+	if keys.IsRepeated([]byte(secret)) {
+		m.Problems = append(m.Problems, "is one byte repeated")
+	}
+	m.Problems = append(m.Problems, spaces(secret)...)
+	return sign.NewKey(o, m)
 }
 
 // maxSenderSecret is the length of the longest secret of NewSenderKey, in bytes.

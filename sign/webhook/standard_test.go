@@ -1,4 +1,4 @@
-package sign_test
+package webhook_test
 
 import (
 	"cmp"
@@ -19,6 +19,7 @@ import (
 	"github.com/idem-go/idem/sign/internal/fixture"
 	"github.com/idem-go/idem/sign/signtest"
 	"github.com/idem-go/idem/sign/sortedparams"
+	"github.com/idem-go/idem/sign/webhook"
 )
 
 // What the reference libraries sign in their tests
@@ -37,12 +38,12 @@ const (
 var webhookTime = time.Unix(1614265330, 0)
 
 func webhookKey(secret string) *sign.Key {
-	return sign.Must(sign.NewStandardWebhooksKey(sign.KeyConfig{ID: "webhooks"}, secret))
+	return sign.Must(webhook.NewStandardKey(sign.KeyConfig{ID: "webhooks"}, secret))
 }
 
 // webhookVerifier has the time of the reference message.
-func webhookVerifier(o sign.StandardWebhooksConfig, keys ...*sign.Key) *sign.Verifier {
-	return fixture.Verifier(sign.Config{Scheme: sign.Must(sign.NewStandardWebhooks(o)), Clock: func() time.Time { return webhookTime }}, keys...)
+func webhookVerifier(o webhook.StandardConfig, keys ...*sign.Key) *sign.Verifier {
+	return fixture.Verifier(sign.Config{Scheme: sign.Must(webhook.NewStandard(o)), Clock: func() time.Time { return webhookTime }}, keys...)
 }
 
 func verifyWebhook(t *testing.T, v *sign.Verifier, r *http.Request) error {
@@ -52,12 +53,12 @@ func verifyWebhook(t *testing.T, v *sign.Verifier, r *http.Request) error {
 }
 
 // webhookDelivery is the reference message, signed by key at webhookTime.
-func webhookDelivery(t *testing.T, o sign.StandardWebhooksConfig, key *sign.Key) *http.Request {
+func webhookDelivery(t *testing.T, o webhook.StandardConfig, key *sign.Key) *http.Request {
 	t.Helper()
-	return delivery(t, sign.Must(sign.NewStandardWebhooks(o)), key, webhookTime.Unix(), webhookPayload, cmp.Or(o.ID, "Webhook-Id"), webhookMessageID)
+	return delivery(t, sign.Must(webhook.NewStandard(o)), key, webhookTime.Unix(), webhookPayload, cmp.Or(o.ID, "Webhook-Id"), webhookMessageID)
 }
 
-var standardWebhooks sign.StandardWebhooksConfig
+var standard webhook.StandardConfig
 
 func TestWebhookVectors(t *testing.T) {
 	decoded := func(text string) []byte { return sign.Must(base64.StdEncoding.DecodeString(text[5:])) }
@@ -67,13 +68,13 @@ func TestWebhookVectors(t *testing.T) {
 		{webhookPrivate, webhookPrivate, webhookEd25519},
 		{"whsk_" + base64.StdEncoding.EncodeToString(private), webhookPublic, webhookEd25519},
 	} {
-		r := webhookDelivery(t, standardWebhooks, webhookKey(c.signer))
+		r := webhookDelivery(t, standard, webhookKey(c.signer))
 		require.Equal(t, webhookMessageID, r.Header.Get("webhook-id"))
 		require.Equal(t, "1614265330", r.Header.Get("webhook-timestamp"))
 		require.Equal(t, c.signature, r.Header.Get("webhook-signature"))
 
 		key := webhookKey(c.verifier)
-		verified, err := webhookVerifier(standardWebhooks, key).Verify(t.Context(), fixture.Message(r))
+		verified, err := webhookVerifier(standard, key).Verify(t.Context(), fixture.Message(r))
 		require.NoError(t, err)
 		require.Equal(t, sign.Verified{
 			KeyID: "webhooks", Owner: "webhooks", Scheme: "standard-webhooks", Algorithm: key.Algorithm(), Time: webhookTime,
@@ -81,13 +82,13 @@ func TestWebhookVectors(t *testing.T) {
 		}, verified)
 	}
 	r := signtest.NewRequest(t, nil, "http://shop.test/hooks", "")
-	scheme := sign.Must(sign.NewStandardWebhooks(standardWebhooks))
+	scheme := sign.Must(webhook.NewStandard(standard))
 	require.ErrorContains(t, sign.Request(r, webhookKey(webhookPublic), sign.RequestOptions{Scheme: scheme}), "verify only")
 
 	// Without an id, the nonce is the id.
 	fixture.Sign(t, r, webhookKey(webhookSecret), sign.RequestOptions{Scheme: scheme, Clock: func() time.Time { return webhookTime }})
 	require.Len(t, r.Header.Get("webhook-id"), 32)
-	require.NoError(t, verifyWebhook(t, webhookVerifier(standardWebhooks, webhookKey(webhookSecret)), r))
+	require.NoError(t, verifyWebhook(t, webhookVerifier(standard, webhookKey(webhookSecret)), r))
 }
 
 func TestWebhookKeys(t *testing.T) {
@@ -114,7 +115,7 @@ func TestWebhookKeys(t *testing.T) {
 		if c.why == "no id" {
 			id = ""
 		}
-		_, err := sign.NewStandardWebhooksKey(sign.KeyConfig{ID: id}, c.secret)
+		_, err := webhook.NewStandardKey(sign.KeyConfig{ID: id}, c.secret)
 		require.ErrorContains(t, err, c.problem, c.why)
 		if text := strings.TrimPrefix(c.secret, "whsec_"); len(text) > 4 {
 			require.NotContains(t, err.Error(), text, "the secret must not be in the error")
@@ -129,7 +130,7 @@ func TestWebhookKeys(t *testing.T) {
 	signature, err := same.Sign([]byte("message"))
 	require.NoError(t, err)
 	require.False(t, short.Verify([]byte("message"), signature))
-	require.NoError(t, verifyWebhook(t, webhookVerifier(standardWebhooks, same), webhookDelivery(t, standardWebhooks, short)))
+	require.NoError(t, verifyWebhook(t, webhookVerifier(standard, same), webhookDelivery(t, standard, short)))
 	for _, scheme := range []sign.Scheme{nil, sign.Must(sortedparams.New(sortedparams.Config{}))} {
 		r := signtest.NewRequest(t, nil, "http://shop.test/?a=1", "")
 		require.ErrorIs(t, sign.Request(r, short, sign.RequestOptions{Scheme: scheme}), sign.ReasonWrongAlgorithm)
@@ -137,13 +138,13 @@ func TestWebhookKeys(t *testing.T) {
 		require.ErrorIs(t, fixture.Verify(t, sign.Config{Scheme: scheme}, r, short), sign.ReasonWrongAlgorithm)
 	}
 	_, rsa := fixture.Pair("rsa", fixture.Private().RSA)
-	o := sign.StandardWebhooksConfig{KeyID: "rsa"}
-	require.ErrorIs(t, verifyWebhook(t, webhookVerifier(o, rsa), webhookDelivery(t, standardWebhooks, short)), sign.ReasonWrongAlgorithm)
+	o := webhook.StandardConfig{KeyID: "rsa"}
+	require.ErrorIs(t, verifyWebhook(t, webhookVerifier(o, rsa), webhookDelivery(t, standard, short)), sign.ReasonWrongAlgorithm)
 }
 
 // Ids may have full stops, unless a part behind one is a timestamp: the signed text could be that of another message.
 func TestWebhookIDs(t *testing.T) {
-	key, scheme := webhookKey(webhookSecret), sign.Must(sign.NewStandardWebhooks(standardWebhooks))
+	key, scheme := webhookKey(webhookSecret), sign.Must(webhook.NewStandard(standard))
 	for id, want := range map[string]error{
 		"msg_1": nil, "order.created.17": nil, "evt.2026-11-22.1700000000000": nil, "evt.0123456789": nil, "1614265330.a.": nil, strings.Repeat("m", 128): nil,
 		"msg.1614265330": sign.CodeMalformed, "msg.1.1614265330.x": sign.CodeMalformed, strings.Repeat("m", 129): sign.CodeMalformed,
@@ -153,10 +154,10 @@ func TestWebhookIDs(t *testing.T) {
 		err := sign.Request(r, key, sign.RequestOptions{Scheme: scheme, Clock: func() time.Time { return webhookTime }})
 		require.ErrorIs(t, err, want, id)
 		if want != nil {
-			r = webhookDelivery(t, standardWebhooks, key)
+			r = webhookDelivery(t, standard, key)
 			r.Header.Set("Webhook-Id", id)
 		}
-		require.ErrorIs(t, verifyWebhook(t, webhookVerifier(standardWebhooks, key), r), want, id)
+		require.ErrorIs(t, verifyWebhook(t, webhookVerifier(standard, key), r), want, id)
 	}
 	r := signtest.NewRequest(t, nil, "http://shop.test/hooks", webhookPayload, "Webhook-Id", "a")
 	r.Header.Add("Webhook-Id", "b")
@@ -218,12 +219,12 @@ func TestWebhookAttacks(t *testing.T) {
 	key := webhookKey(webhookSecret)
 	for _, c := range webhookAttacks {
 		t.Run(c.name, func(t *testing.T) {
-			r := webhookDelivery(t, standardWebhooks, key)
+			r := webhookDelivery(t, standard, key)
 			c.change(r)
-			v := webhookVerifier(standardWebhooks, key)
+			v := webhookVerifier(standard, key)
 			require.ErrorIs(t, verifyWebhook(t, v, r), c.want, c.why)
 			if c.want != nil {
-				require.NoError(t, verifyWebhook(t, v, webhookDelivery(t, standardWebhooks, key)), "the good delivery's nonce must not have been used up")
+				require.NoError(t, verifyWebhook(t, v, webhookDelivery(t, standard, key)), "the good delivery's nonce must not have been used up")
 			}
 		})
 	}
@@ -233,12 +234,12 @@ func TestWebhookAttacks(t *testing.T) {
 func TestWebhookRotation(t *testing.T) {
 	old, next := webhookKey(webhookSecret), webhookKey("whsec_"+base64.StdEncoding.EncodeToString([]byte("the secret of the next year, and on")))
 	public, private := webhookKey(webhookPublic), webhookKey(webhookPrivate)
-	both := sign.StandardWebhooksConfig{AlsoSign: []*sign.Key{old}}
+	both := webhook.StandardConfig{AlsoSign: []*sign.Key{old}}
 	for _, c := range []struct{ signer, known *sign.Key }{{next, old}, {next, next}, {private, old}, {private, public}} {
-		require.NoError(t, verifyWebhook(t, webhookVerifier(standardWebhooks, c.known), webhookDelivery(t, both, c.signer)))
+		require.NoError(t, verifyWebhook(t, webhookVerifier(standard, c.known), webhookDelivery(t, both, c.signer)))
 	}
-	require.ErrorIs(t, verifyWebhook(t, webhookVerifier(standardWebhooks, next), webhookDelivery(t, both, old)), sign.ReasonBadSignature)
-	require.NoError(t, verifyWebhook(t, webhookVerifier(standardWebhooks, old, public), webhookDelivery(t, standardWebhooks, private)), "from HMAC to Ed25519")
+	require.ErrorIs(t, verifyWebhook(t, webhookVerifier(standard, next), webhookDelivery(t, both, old)), sign.ReasonBadSignature)
+	require.NoError(t, verifyWebhook(t, webhookVerifier(standard, old, public), webhookDelivery(t, standard, private)), "from HMAC to Ed25519")
 }
 
 // Of eight keys and eight signatures there are 64 pairs, and whoever sends a message chooses the signatures: 16
@@ -252,22 +253,22 @@ func TestWebhookTries(t *testing.T) {
 	}
 	// The pairs of the sixth key are those from the 16th on, if there are three signatures.
 	pair := func(place int) *sign.Message {
-		r := webhookDelivery(t, standardWebhooks, keys[5])
+		r := webhookDelivery(t, standard, keys[5])
 		list := slices.Repeat([]string{"v1," + strings.Repeat("A", 43) + "="}, 3)
 		list[place-16] = r.Header.Get("webhook-signature")
 		r.Header.Set("webhook-signature", strings.Join(list, " "))
 		return fixture.Message(r)
 	}
 	for place, want := range map[int]error{16: nil, 17: sign.ReasonBadSignature, 18: sign.ReasonBadSignature} {
-		_, err := webhookVerifier(standardWebhooks, keys...).Verify(t.Context(), pair(place))
+		_, err := webhookVerifier(standard, keys...).Verify(t.Context(), pair(place))
 		require.ErrorIs(t, err, want, "pair %d", place)
 	}
 
 	// When the keys are looked up again behind a slow body, and were made anew, the pairs are counted anew.
 	at := webhookTime
 	v := fixture.Verifier(sign.Config{
-		Scheme: sign.Must(sign.NewStandardWebhooks(standardWebhooks)), Clock: func() time.Time { return at },
-		Keys: keyFunc(func(context.Context, string) (made []*sign.Key, _ error) {
+		Scheme: sign.Must(webhook.NewStandard(standard)), Clock: func() time.Time { return at },
+		Keys: fixture.KeyFunc(func(context.Context, string) (made []*sign.Key, _ error) {
 			for _, secret := range secrets {
 				made = append(made, webhookKey(secret))
 			}
@@ -275,27 +276,27 @@ func TestWebhookTries(t *testing.T) {
 		}),
 	})
 	m := pair(16)
-	sourceOf(m).Meanwhile = func() { at = at.Add(time.Second) }
+	fixture.SourceOf(m).Meanwhile = func() { at = at.Add(time.Second) }
 	_, err := v.Verify(t.Context(), m)
 	require.NoError(t, err)
 }
 
 func TestWebhookOptions(t *testing.T) {
 	key := webhookKey(webhookSecret)
-	svix := sign.StandardWebhooksConfig{ID: "svix-id", Timestamp: "svix-timestamp", Signature: "svix-signature"}
+	svix := webhook.StandardConfig{ID: "svix-id", Timestamp: "svix-timestamp", Signature: "svix-signature"}
 	r := webhookDelivery(t, svix, key)
 	require.Equal(t, webhookHMAC, r.Header.Get("svix-signature"))
 	require.Empty(t, r.Header.Get("webhook-signature"))
 	require.NoError(t, verifyWebhook(t, webhookVerifier(svix, key), r))
-	require.ErrorIs(t, verifyWebhook(t, webhookVerifier(standardWebhooks, key), r), sign.CodeMissing)
+	require.ErrorIs(t, verifyWebhook(t, webhookVerifier(standard, key), r), sign.CodeMissing)
 
 	// An Idempotency-Key may be unsigned, or be the id.
-	unsigned := sign.StandardWebhooksConfig{UnsignedIdempotencyKey: true}
+	unsigned := webhook.StandardConfig{UnsignedIdempotencyKey: true}
 	r = webhookDelivery(t, unsigned, key)
 	r.Header.Set("Idempotency-Key", "k-1")
 	require.NoError(t, verifyWebhook(t, webhookVerifier(unsigned, key), r))
-	require.ErrorIs(t, sign.Request(r, key, sign.RequestOptions{Scheme: sign.Must(sign.NewStandardWebhooks(standardWebhooks))}), sign.ReasonUncovered)
-	itself := sign.StandardWebhooksConfig{ID: "idempotency-key"}
+	require.ErrorIs(t, sign.Request(r, key, sign.RequestOptions{Scheme: sign.Must(webhook.NewStandard(standard))}), sign.ReasonUncovered)
+	itself := webhook.StandardConfig{ID: "idempotency-key"}
 	r = webhookDelivery(t, itself, key)
 	require.Equal(t, webhookMessageID, r.Header.Get("Idempotency-Key"))
 	require.NoError(t, verifyWebhook(t, webhookVerifier(itself, key), r))
@@ -303,38 +304,38 @@ func TestWebhookOptions(t *testing.T) {
 	require.ErrorIs(t, verifyWebhook(t, webhookVerifier(itself, key), r), sign.ReasonBadSignature)
 
 	rsa, _ := fixture.Pair("rsa", fixture.Private().RSA)
-	_, err := sign.NewStandardWebhooks(sign.StandardWebhooksConfig{
+	_, err := webhook.NewStandard(webhook.StandardConfig{
 		ID: "a b", Timestamp: "Host", Signature: "host", KeyID: "a b", AlsoSign: []*sign.Key{nil, webhookKey(webhookPublic), rsa, key, key, key, key, key},
 	})
 	require.Equal(t, []string{
-		"StandardWebhooksConfig.ID", "StandardWebhooksConfig.Timestamp", "StandardWebhooksConfig.Signature", "StandardWebhooksConfig", "StandardWebhooksConfig.KeyID",
-		"StandardWebhooksConfig.AlsoSign", "StandardWebhooksConfig.AlsoSign", "StandardWebhooksConfig.AlsoSign", "StandardWebhooksConfig.AlsoSign",
+		"webhook.StandardConfig.ID", "webhook.StandardConfig.Timestamp", "webhook.StandardConfig.Signature", "webhook.StandardConfig", "webhook.StandardConfig.KeyID",
+		"webhook.StandardConfig.AlsoSign", "webhook.StandardConfig.AlsoSign", "webhook.StandardConfig.AlsoSign", "webhook.StandardConfig.AlsoSign",
 	}, fixture.ConfigErrors(t, err))
 }
 
 // Both sides show the same text, without the body.
 func TestWebhookSigningString(t *testing.T) {
-	key, scheme := webhookKey(webhookSecret), sign.Must(sign.NewStandardWebhooks(standardWebhooks))
+	key, scheme := webhookKey(webhookSecret), sign.Must(webhook.NewStandard(standard))
 	const signed = "msg_p5jXN8AQM9LWM0D4loKWxJek.1614265330.[20 bytes, SHA-256 ae858931f67887e8150d6f96c9fe03062c1df36b4464c4ddc8e002c084d5d198]"
 	r := signtest.NewRequest(t, nil, "http://shop.test/", webhookPayload, "Webhook-Id", webhookMessageID)
 	at := func() time.Time { return webhookTime }
 	fixture.Sign(t, r, key, sign.RequestOptions{Scheme: scheme, Clock: at, Observe: func(_ *http.Request, text string) { require.Equal(t, signed, text) }})
-	var event observer
+	var event fixture.Observer
 	for timestamp, want := range map[string]string{"1614265330": signed, "1614265000": webhookMessageID + ".1614265000.[the body was not read]", "x": ""} {
 		r.Header.Set("webhook-timestamp", timestamp)
-		err := fixture.Verify(t, sign.Config{Scheme: scheme, Clock: at, Observe: event.observe}, r, key)
+		err := fixture.Verify(t, sign.Config{Scheme: scheme, Clock: at, Observe: event.Observe}, r, key)
 		require.Equal(t, want == signed, err == nil)
-		require.Equal(t, want, event.signed)
+		require.Equal(t, want, event.Signed)
 	}
 }
 
 // A payment provider sends webhooks, and the shop takes each of them once.
-func ExampleNewStandardWebhooks() {
-	key, err := sign.NewStandardWebhooksKey(sign.KeyConfig{ID: "webhooks"}, "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
+func ExampleNewStandard() {
+	key, err := webhook.NewStandardKey(sign.KeyConfig{ID: "webhooks"}, "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
 	if err != nil {
 		panic(err)
 	}
-	webhooks, err := sign.NewStandardWebhooks(sign.StandardWebhooksConfig{})
+	webhooks, err := webhook.NewStandard(webhook.StandardConfig{})
 	if err != nil {
 		panic(err)
 	}
@@ -372,7 +373,7 @@ func FuzzWebhookSignatures(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Add("        0,0") // what stands around a field's value is not part of it
-	scheme := sign.Must(sign.NewStandardWebhooks(standardWebhooks))
+	scheme := sign.Must(webhook.NewStandard(standard))
 	f.Fuzz(func(t *testing.T, list string) {
 		m := &sign.Message{Method: "POST", Target: "/", Host: "h", Source: &fixture.Source{Header: http.Header{
 			"Webhook-Id": {"msg_1"}, "Webhook-Timestamp": {"1614265330"}, "Webhook-Signature": {list},

@@ -1,4 +1,4 @@
-package sign
+package jwk
 
 import (
 	"bytes"
@@ -23,12 +23,16 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idem/sign"
+	"github.com/idem-go/idem/sign/internal/fixture"
+	"github.com/idem-go/idem/sign/signtest"
 )
 
 // web is a server for all hosts under example.com, and the time.
 type web struct {
 	*httptest.Server
-	source  *JWKSource
+	source  *Source
 	port    string
 	names   *nameServer
 	gets    atomic.Int32
@@ -48,7 +52,7 @@ func newWeb(t *testing.T, handler http.HandlerFunc) *web {
 	}))
 	t.Cleanup(w.Close)
 	_, w.port, _ = net.SplitHostPort(w.Listener.Addr().String())
-	w.source = NewJWKSource(func(string) bool { return true })
+	w.source = NewSource(func(string) bool { return true })
 	w.source.public = func(a netip.Addr) bool { return a.IsLoopback() }
 	w.source.dialer.Resolver = w.names.resolver()
 	roots := x509.NewCertPool()
@@ -114,7 +118,7 @@ func (w *web) settled(t *testing.T, hanging int) {
 }
 
 // keys is what a verifier gets.
-func (w *web) keys(t *testing.T, url, id string) ([]*Key, error) {
+func (w *web) keys(t *testing.T, url, id string) ([]*sign.Key, error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
@@ -122,7 +126,7 @@ func (w *web) keys(t *testing.T, url, id string) ([]*Key, error) {
 }
 
 // one returns the only key of an id.
-func (w *web) one(t *testing.T, url, id string) *Key {
+func (w *web) one(t *testing.T, url, id string) *sign.Key {
 	t.Helper()
 	keys, err := w.keys(t, url, id)
 	require.NoError(t, err)
@@ -130,10 +134,15 @@ func (w *web) one(t *testing.T, url, id string) *Key {
 	return keys[0]
 }
 
-// jwkOf is the JWK of a key made of seed.
+// privateOf is the private key made of seed.
+func privateOf(seed byte) ed25519.PrivateKey {
+	return ed25519.NewKeyFromSeed([]byte(strings.Repeat(string(rune('a'+seed)), 32)))
+}
+
+// jwkOf is its JWK.
 func jwkOf(kid string, seed byte) string {
-	public := ed25519.NewKeyFromSeed([]byte(strings.Repeat(string(rune('a'+seed)), 32))).Public().(ed25519.PublicKey)
-	return `{"kty":"OKP","crv":"Ed25519","kid":"` + kid + `","x":"` + jwkBase64.EncodeToString(public) + `"}`
+	public := privateOf(seed).Public().(ed25519.PublicKey)
+	return `{"kty":"OKP","crv":"Ed25519","kid":"` + kid + `","x":"` + base64URL.EncodeToString(public) + `"}`
 }
 
 // serves answers with a JWK Set.
@@ -198,7 +207,7 @@ func (s *nameServer) resolver() *net.Resolver {
 	}}
 }
 
-func TestJWKSource(t *testing.T) {
+func TestSource(t *testing.T) {
 	w := newWeb(t, serves(jwkOf("k-1", 0), jwkOf("k-2", 1), `{"kty":"EC","crv":"P-384","kid":"k-3"}`))
 	key := w.one(t, w.at("/keys"), "k-1")
 	require.Equal(t, "k-1", key.ID())
@@ -210,15 +219,15 @@ func TestJWKSource(t *testing.T) {
 	require.Len(t, keys, 1)
 	for _, id := range []string{"k-3", "K-1", ""} {
 		_, err = w.keys(t, w.at("/keys"), id)
-		require.ErrorIs(t, err, ReasonUnknownKey)
+		require.ErrorIs(t, err, sign.ReasonUnknownKey)
 	}
 	_, err = w.source.Keys(t.Context(), "k-1")
-	require.ErrorIs(t, err, ReasonUnknownKey, "of no URL")
+	require.ErrorIs(t, err, sign.ReasonUnknownKey, "of no URL")
 	require.EqualValues(t, 1, w.gets.Load())
 }
 
 // What the answer may not be: each is a failure, and none of it is read to its end.
-func TestJWKSourceRefusesAnswers(t *testing.T) {
+func TestSourceRefusesAnswers(t *testing.T) {
 	for name, answer := range map[string]http.HandlerFunc{
 		"a redirect, with a set": func(rw http.ResponseWriter, r *http.Request) {
 			rw.Header().Set("Location", "/other")
@@ -244,7 +253,7 @@ func TestJWKSourceRefusesAnswers(t *testing.T) {
 			_ = z.Close()
 		},
 		"a byte too long": func(rw http.ResponseWriter, _ *http.Request) {
-			fmt.Fprintf(rw, "%-*s", maxJWKSBytes+1, `{"keys":[`+jwkOf("k-1", 0)+`]}`)
+			fmt.Fprintf(rw, "%-*s", maxBytes+1, `{"keys":[`+jwkOf("k-1", 0)+`]}`)
 		},
 		"huge": func(rw http.ResponseWriter, _ *http.Request) {
 			serves(jwkOf("k-1", 0))(rw, nil) // good, and then blanks
@@ -253,7 +262,7 @@ func TestJWKSourceRefusesAnswers(t *testing.T) {
 			}
 		},
 		"a huge header": func(rw http.ResponseWriter, r *http.Request) {
-			rw.Header().Set("X", strings.Repeat("x", 2*maxJWKSHeader))
+			rw.Header().Set("X", strings.Repeat("x", 2*maxHeader))
 			serves(jwkOf("k-1", 0))(rw, r)
 		},
 		"slow": func(rw http.ResponseWriter, r *http.Request) { <-r.Context().Done() },
@@ -281,7 +290,7 @@ func TestJWKSourceRefusesAnswers(t *testing.T) {
 			}
 			_, err := w.keys(t, w.at("/keys"), "k-1")
 			require.Error(t, err)
-			require.NotErrorIs(t, err, CodeInvalid, "it is a failure, not an unknown key")
+			require.NotErrorIs(t, err, sign.CodeInvalid, "it is a failure, not an unknown key")
 			if gets := w.gets.Load(); !slow || gets > 0 { // on a busy machine, its time may pass before it is asked
 				require.EqualValues(t, 1, gets)
 			}
@@ -289,25 +298,25 @@ func TestJWKSourceRefusesAnswers(t *testing.T) {
 	}
 }
 
-func TestJWKSourceTakesTheLongestAnswer(t *testing.T) {
+func TestSourceTakesTheLongestAnswer(t *testing.T) {
 	w := newWeb(t, func(rw http.ResponseWriter, _ *http.Request) {
-		fmt.Fprintf(rw, "%-*s", maxJWKSBytes, `{"keys":[`+jwkOf("k-1", 0)+`]}`)
+		fmt.Fprintf(rw, "%-*s", maxBytes, `{"keys":[`+jwkOf("k-1", 0)+`]}`)
 	})
 	w.one(t, w.at("/keys"), "k-1")
 }
 
 // A thousand ids, and a server that fails, cost one fetch a minute.
-func TestJWKSourceAsksSeldom(t *testing.T) {
+func TestSourceAsksSeldom(t *testing.T) {
 	w := newWeb(t, serves(jwkOf("k-1", 0)))
 	for i := range 1000 {
 		_, err := w.keys(t, w.at("/keys"), "guess-"+strconv.Itoa(i))
-		require.ErrorIs(t, err, ReasonUnknownKey)
+		require.ErrorIs(t, err, sign.ReasonUnknownKey)
 	}
 	require.EqualValues(t, 1, w.gets.Load())
-	w.pass(jwksPause)
+	w.pass(pause)
 	for range 2 {
 		_, err := w.keys(t, w.at("/keys"), "guess")
-		require.ErrorIs(t, err, ReasonUnknownKey)
+		require.ErrorIs(t, err, sign.ReasonUnknownKey)
 	}
 	require.EqualValues(t, 2, w.gets.Load())
 
@@ -321,7 +330,7 @@ func TestJWKSourceAsksSeldom(t *testing.T) {
 }
 
 // All who ask at once wait for one fetch, and those who have no time go with nothing, or with what there was.
-func TestJWKSourceFetchesOnce(t *testing.T) {
+func TestSourceFetchesOnce(t *testing.T) {
 	release := make(chan struct{})
 	w := newWeb(t, func(rw http.ResponseWriter, r *http.Request) { <-release; serves(jwkOf("k-1", 0))(rw, r) })
 	ended, cancel := context.WithCancel(t.Context())
@@ -341,7 +350,7 @@ func TestJWKSourceFetchesOnce(t *testing.T) {
 	wg.Wait()
 	require.EqualValues(t, 1, w.gets.Load())
 
-	w.pass(jwksFresh)
+	w.pass(freshFor)
 	wait := make(chan struct{})
 	defer close(wait)
 	slow := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-wait })
@@ -352,7 +361,7 @@ func TestJWKSourceFetchesOnce(t *testing.T) {
 }
 
 // A key is its URL's, and only as long as it is published there.
-func TestJWKSourceKeysMove(t *testing.T) {
+func TestSourceKeysMove(t *testing.T) {
 	w := newWeb(t, func(rw http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/a" {
 			serves(jwkOf("k-1", 0))(rw, r)
@@ -363,13 +372,13 @@ func TestJWKSourceKeysMove(t *testing.T) {
 	a, b := w.one(t, w.at("/a"), "k-1"), w.one(t, w.at("/b"), "k-1")
 	require.NotEqual(t, a.Owner(), b.Owner())
 	nonces := make(nonceNames)
-	v := Must(NewVerifier(Config{Keys: w.source, Nonces: nonces}))
-	for _, key := range []*Key{a, b} {
-		require.Nil(t, v.useNonce(t.Context(), &Signature{Nonce: "n", Created: 1700000000}, key, time.Unix(1700000000, 0)))
+	for seed, path := range []string{"/a", "/b"} {
+		r := fixture.Sign(t, signtest.NewRequest(t, nil, "http://shop.test/", ""), signer(byte(seed)), sign.RequestOptions{})
+		require.NoError(t, fixture.Verify(t, sign.Config{Keys: w.source.At(w.at(path)), Nonces: nonces}, r))
 	}
 	require.Len(t, nonces, 2, "one owner uses up none of the other's nonces")
 	_, err := w.keys(t, w.at("/b"), a.Thumbprint())
-	require.ErrorIs(t, err, ReasonUnknownKey, "a's key does not sign for b")
+	require.ErrorIs(t, err, sign.ReasonUnknownKey, "a's key does not sign for b")
 
 	moved := http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/a" {
@@ -379,39 +388,39 @@ func TestJWKSourceKeysMove(t *testing.T) {
 		serves(jwkOf("k-1", 0))(rw, r)
 	})
 	w.answer.Store(&moved)
-	w.pass(jwksFresh)
+	w.pass(freshFor)
 	_, err = w.keys(t, w.at("/a"), "k-1")
-	require.ErrorIs(t, err, ReasonUnknownKey, "it is no longer a's")
+	require.ErrorIs(t, err, sign.ReasonUnknownKey, "it is no longer a's")
 	require.Equal(t, w.at("/b"), w.one(t, w.at("/b"), "k-1").Owner(), "but b's")
 	require.Equal(t, a.Thumbprint(), w.one(t, w.at("/b"), "k-1").Thumbprint())
 	w.now(jwkOf("k-3", 3))
-	w.pass(jwksPause)
+	w.pass(pause)
 	require.Equal(t, "k-3", w.one(t, w.at("/a"), "k-3").ID(), "a new key is found before the old ones are stale")
 }
 
 // A URL that does not answer keeps its keys for an hour.
-func TestJWKSourceOutlivesAnOutage(t *testing.T) {
+func TestSourceOutlivesAnOutage(t *testing.T) {
 	w := newWeb(t, serves(jwkOf("k-1", 0)))
 	w.one(t, w.at("/keys"), "k-1")
 	down := http.HandlerFunc(http.NotFound)
 	w.answer.Store(&down)
-	w.pass(jwksStale - time.Second)
+	w.pass(usableFor - time.Second)
 	w.one(t, w.at("/keys"), "k-1")
 	require.EqualValues(t, 2, w.gets.Load())
 	w.pass(time.Second)
 	_, err := w.keys(t, w.at("/keys"), "k-1")
 	require.Error(t, err)
-	require.NotErrorIs(t, err, CodeInvalid)
+	require.NotErrorIs(t, err, sign.CodeInvalid)
 }
 
 // A name that changes its address, or has a private one from the start, leads nowhere else.
-func TestJWKSourceConnectsToPublicAddresses(t *testing.T) {
+func TestSourceConnectsToPublicAddresses(t *testing.T) {
 	w := newWeb(t, serves(jwkOf("k-1", 0)))
 	w.source.public = func(a netip.Addr) bool { return a == netip.MustParseAddr("127.0.0.1") } // the only public one
 	w.one(t, w.at("/keys"), "k-1")
 	require.EqualValues(t, 1, w.names.asked.Load())
 	w.names.set("127.0.0.2") // where the same server listens, or another one
-	w.pass(jwksStale)
+	w.pass(usableFor)
 	_, err := w.keys(t, w.at("/keys"), "k-1")
 	require.ErrorContains(t, err, "public address")
 	require.EqualValues(t, 2, w.names.asked.Load())
@@ -430,17 +439,17 @@ func TestPublicAddresses(t *testing.T) {
 		"::1": false, "::": false, "fe80::1": false, "fe80::1%eth0": false, "fd00:ec2::254": false, "fec0::1": false, "ff02::1": false,
 		"::ffff:10.0.0.1": false, "::ffff:8.8.8.8": true, "64:ff9b::a00:1": false, "2002:a00:1::": false, "2001::1": false, "2001:db8::1": false, "3fff::1": false,
 	} {
-		s := NewJWKSource(nil)
+		s := NewSource(nil)
 		err := s.control("tcp", netip.AddrPortFrom(netip.MustParseAddr(text), 443).String(), nil)
 		require.Equal(t, want, err == nil, text)
 	}
-	require.Error(t, NewJWKSource(nil).control("tcp", "example.com:443", nil))
+	require.Error(t, NewSource(nil).control("tcp", "example.com:443", nil))
 }
 
 // A URL has one spelling. allow sees it; what allow does not accept is never asked.
-func TestJWKSourceURLs(t *testing.T) {
+func TestSourceURLs(t *testing.T) {
 	var asked []string
-	s := NewJWKSource(func(url string) bool { asked = append(asked, url); return false })
+	s := NewSource(func(url string) bool { asked = append(asked, url); return false })
 	for _, url := range []string{
 		"https://a.test/keys", "https://a.test/keys/", "HTTPS://A.Test:443", "https://a.test:8443/", "https://[2001:DB8::1]/k",
 		"https://a.test:0443/", "https://a.test:08443/", "https://[2001:0db8:0::0:1]/k", "https://1.2.3.4/k",
@@ -450,23 +459,23 @@ func TestJWKSourceURLs(t *testing.T) {
 		"https://[::1", "https://a.test/a b", "https://a.test/" + strings.Repeat("x", 200), "",
 	} {
 		_, err := s.KeysAt(t.Context(), url, "k-1")
-		require.ErrorIs(t, err, ReasonUnknownKey, url)
+		require.ErrorIs(t, err, sign.ReasonUnknownKey, url)
 	}
 	require.Equal(t, []string{"https://a.test/keys", "https://a.test/keys/", "https://a.test/", "https://a.test:8443/", "https://[2001:db8::1]/k",
 		"https://a.test/", "https://a.test:8443/", "https://[2001:db8::1]/k", "https://1.2.3.4/k"}, asked)
-	_, err := NewJWKSource(nil).KeysAt(t.Context(), "https://a.test/keys", "k-1")
-	require.ErrorIs(t, err, ReasonUnknownKey)
+	_, err := NewSource(nil).KeysAt(t.Context(), "https://a.test/keys", "k-1")
+	require.ErrorIs(t, err, sign.ReasonUnknownKey)
 	require.Empty(t, s.sets)
 }
 
 // However many URLs are named, the source remembers some, and fetches from few at a time.
-func TestJWKSourceIsBounded(t *testing.T) {
+func TestSourceIsBounded(t *testing.T) {
 	w := newWeb(t, serves(jwkOf("k-1", 0)))
-	for i := range maxJWKSets + 10 {
+	for i := range maxSets + 10 {
 		w.one(t, w.at("/"+strconv.Itoa(i)), "k-1")
 		w.pass(time.Second / 100)
 		w.one(t, w.at("/0"), "k-1") // which is asked for all the time
-		require.LessOrEqual(t, len(w.source.sets), maxJWKSets)
+		require.LessOrEqual(t, len(w.source.sets), maxSets)
 	}
 	require.Contains(t, slices.Collect(maps.Keys(w.source.sets)), w.at("/0"))
 	require.NotContains(t, slices.Collect(maps.Keys(w.source.sets)), w.at("/1"))
@@ -481,7 +490,7 @@ func TestJWKSourceIsBounded(t *testing.T) {
 }
 
 // URLs that hang take only the places of their own host, and none of those in which known keys are refreshed.
-func TestJWKSourceHangingURLs(t *testing.T) {
+func TestSourceHangingURLs(t *testing.T) {
 	w := newWeb(t, serves(jwkOf("k-1", 0)))
 	w.one(t, w.at("/keys"), "k-1")
 	w.one(t, w.at("/withdrawn"), "k-1")
@@ -493,36 +502,36 @@ func TestJWKSourceHangingURLs(t *testing.T) {
 		require.Equal(t, i < maxHostFetches, w.source.sets[url] != nil, "nothing is forgotten for a URL that cannot be asked")
 	}
 	w.one(t, w.on("b.example.com", "/keys"), "k-1") // whom nobody knew
-	for i := range maxJWKSFetches - maxHostFetches {
+	for i := range maxFetches - maxHostFetches {
 		require.ErrorIs(t, w.started(t, w.on("c"+strconv.Itoa(i)+".example.com", "/slow")), context.Canceled)
 	}
 	require.ErrorIs(t, w.started(t, w.on("d.example.com", "/keys")), errBusy)
-	w.settled(t, maxJWKSFetches)
+	w.settled(t, maxFetches)
 	gone := http.HandlerFunc(serves())
 	w.answer.Store(&gone)
-	w.pass(jwksFresh)
+	w.pass(freshFor)
 	_, err := w.keys(t, w.at("/withdrawn"), "k-1")
-	require.ErrorIs(t, err, ReasonUnknownKey, "a withdrawn key is refused meanwhile")
+	require.ErrorIs(t, err, sign.ReasonUnknownKey, "a withdrawn key is refused meanwhile")
 }
 
 // Known keys are fetched again behind the answer, and while their URL hangs nobody waits for it.
-func TestJWKSourceRefreshesBehind(t *testing.T) {
+func TestSourceRefreshesBehind(t *testing.T) {
 	w := newWeb(t, serves(jwkOf("k-1", 0), jwkOf("k-2", 1)))
 	w.one(t, w.at("/slow"), "k-2")
 	w.now(jwkOf("k-1", 0))
-	w.pass(jwksRefresh)
+	w.pass(refreshAfter)
 	w.one(t, w.at("/slow"), "k-2")
 	w.settled(t, 0)
 	_, err := w.keys(t, w.at("/slow"), "k-2")
-	require.ErrorIs(t, err, ReasonUnknownKey)
+	require.ErrorIs(t, err, sign.ReasonUnknownKey)
 
 	w.hang(t)
 	w.source.client.Timeout = time.Millisecond
-	w.pass(jwksRefresh)
+	w.pass(refreshAfter)
 	w.one(t, w.at("/slow"), "k-1")
 	w.settled(t, 0)
 	w.source.client.Timeout = time.Minute
-	w.pass(jwksFresh)
+	w.pass(freshFor)
 	gets := w.gets.Load()
 	for range 3 {
 		keys, err := w.source.KeysAt(t.Context(), w.at("/slow"), "k-1") // it would wait for a minute
@@ -534,10 +543,10 @@ func TestJWKSourceRefreshesBehind(t *testing.T) {
 }
 
 // A URL is asked once in a minute also if it was forgotten meanwhile. The host that has most URLs makes room first.
-func TestJWKSourceForgets(t *testing.T) {
+func TestSourceForgets(t *testing.T) {
 	w := newWeb(t, serves(jwkOf("k-1", 0)))
 	w.one(t, w.on("b.example.com", "/"), "k-1")
-	for i := range maxJWKSets {
+	for i := range maxSets {
 		w.pass(time.Millisecond)
 		w.one(t, w.at("/"+strconv.Itoa(i)), "k-1")
 	}
@@ -546,16 +555,29 @@ func TestJWKSourceForgets(t *testing.T) {
 	_, err := w.keys(t, w.at("/0"), "k-1")
 	require.ErrorIs(t, err, errBusy)
 	require.Equal(t, gets, w.gets.Load())
-	w.pass(jwksPause)
+	w.pass(pause)
 	w.one(t, w.at("/0"), "k-1")
 	w.source.mu.Lock()
 	defer w.source.mu.Unlock()
-	require.LessOrEqual(t, len(w.source.sets), maxJWKSets)
+	require.LessOrEqual(t, len(w.source.sets), maxSets)
 	require.LessOrEqual(t, len(w.source.forgotten), 1, "after a minute that is forgotten, too")
 }
 
+// signer is the key k-1 made of seed, with its private part.
+func signer(seed byte) *sign.Key {
+	return sign.Must(sign.NewKey(sign.KeyConfig{ID: "k-1"}, privateOf(seed)))
+}
+
+// validAt is what a verifier says at a time to a message of k, whose private key is that of seed 0.
+func validAt(t *testing.T, k *sign.Key, at time.Time) error {
+	clock := func() time.Time { return at }
+	key := sign.Must(sign.NewKey(sign.KeyConfig{ID: k.ID()}, privateOf(0)))
+	r := fixture.Sign(t, signtest.NewRequest(t, nil, "http://shop.test/", ""), key, sign.RequestOptions{Clock: clock})
+	return fixture.Verify(t, sign.Config{Clock: clock}, r, k)
+}
+
 // A set's keys, as far as they can verify.
-func TestParseJWKS(t *testing.T) {
+func TestParseSet(t *testing.T) {
 	good := jwkOf("k-1", 0)
 	with := func(members string) string { return strings.TrimSuffix(good, "}") + "," + members + "}" }
 	for jwk, want := range map[string]bool{
@@ -581,7 +603,7 @@ func TestParseJWKS(t *testing.T) {
 		`{"kty":"RSA","kid":"k-1","n":"` + strings.Repeat("_", 1365) + `w","e":"AQAB"}`:                                      true,  // 8192 bits
 		`7`: false,
 	} {
-		keys, err := ParseJWKS([]byte(`{"keys":[`+jwk+`]}`), "")
+		keys, err := ParseSet([]byte(`{"keys":[`+jwk+`]}`), "")
 		require.NoError(t, err, jwk)
 		require.Equal(t, want, len(keys) == 1 && keys[0].Algorithm() != "", jwk)
 		if !want && strings.Contains(jwk, "adcp_use") { // it can be told from an unknown key, and is none
@@ -590,28 +612,28 @@ func TestParseJWKS(t *testing.T) {
 			require.Equal(t, []string{"k-1", "k-1", ""}, []string{keys[0].ID(), keys[0].Owner(), keys[0].Purpose()})
 		}
 	}
-	keys := Must(ParseJWKS([]byte(`{"keys":[`+with(`"kid":null,"nbf":1700000000,"exp":1700000010,"use":"sig","key_ops":["verify"],"adcp_use":"a"`)+`]}`), "partner"))
+	keys := sign.Must(ParseSet([]byte(`{"keys":[`+with(`"kid":null,"nbf":1700000000,"exp":1700000010,"use":"sig","key_ops":["verify"],"adcp_use":"a"`)+`]}`), "partner"))
 	require.Equal(t, "partner", keys[0].Owner())
 	require.Equal(t, "a", keys[0].Purpose())
-	require.ErrorIs(t, keys[0].valid(time.Unix(1699999999, 0)), ReasonKeyNotYetValid)
-	require.ErrorIs(t, keys[0].valid(time.Unix(1700000010, 0)), ReasonKeyExpired)
-	keys = Must(ParseJWKS([]byte(`{"keys":[`+with(`"nbf":1700000000000,"exp":1700000010000`)+`]}`), ""))
-	require.ErrorIs(t, keys[0].valid(time.Unix(1699999999, 0)), ReasonKeyNotYetValid, "in milliseconds")
-	require.NoError(t, keys[0].valid(time.Unix(1700000000, 0)))
-	require.ErrorIs(t, keys[0].valid(time.Unix(1700000010, 0)), ReasonKeyExpired)
-	require.Len(t, Must(ParseJWKS([]byte(`{"ucp":{},"signing_keys":[`+good+`]}`), "")), 1)
-	require.Len(t, Must(ParseJWKS([]byte(`{"keys":[`+strings.Repeat(good+",", maxJWKs-1)+good+`]}`), "")), maxJWKs)
-	for _, text := range []string{"", "[]", "{}", `{"keys":{}}`, `{"keys":[` + strings.Repeat(good+",", maxJWKs) + good + `]}`} {
-		_, err := ParseJWKS([]byte(text), "")
-		require.ErrorAs(t, err, new(*ConfigError), text)
+	require.ErrorIs(t, validAt(t, keys[0], time.Unix(1699999999, 0)), sign.ReasonKeyNotYetValid)
+	require.ErrorIs(t, validAt(t, keys[0], time.Unix(1700000010, 0)), sign.ReasonKeyExpired)
+	keys = sign.Must(ParseSet([]byte(`{"keys":[`+with(`"nbf":1700000000000,"exp":1700000010000`)+`]}`), ""))
+	require.ErrorIs(t, validAt(t, keys[0], time.Unix(1699999999, 0)), sign.ReasonKeyNotYetValid, "in milliseconds")
+	require.NoError(t, validAt(t, keys[0], time.Unix(1700000000, 0)))
+	require.ErrorIs(t, validAt(t, keys[0], time.Unix(1700000010, 0)), sign.ReasonKeyExpired)
+	require.Len(t, sign.Must(ParseSet([]byte(`{"ucp":{},"signing_keys":[`+good+`]}`), "")), 1)
+	require.Len(t, sign.Must(ParseSet([]byte(`{"keys":[`+strings.Repeat(good+",", maxKeys-1)+good+`]}`), "")), maxKeys)
+	for _, text := range []string{"", "[]", "{}", `{"keys":{}}`, `{"keys":[` + strings.Repeat(good+",", maxKeys) + good + `]}`} {
+		_, err := ParseSet([]byte(text), "")
+		require.ErrorAs(t, err, new(*sign.ConfigError), text)
 	}
 }
 
 // Keys whose private parts are published are left out.
-func TestJWKSourceHasNoTestKeys(t *testing.T) {
+func TestSourceHasNoTestKeys(t *testing.T) {
 	w := newWeb(t, serves(`{"kty":"OKP","crv":"Ed25519","kid":"k-1","x":"JrQLj5P_89iXES9-vFgrIy29clF9CC_oPPsw3c5D0bs"}`))
 	_, err := w.keys(t, w.at("/keys"), "k-1")
-	require.ErrorIs(t, err, ReasonUnknownKey)
+	require.ErrorIs(t, err, sign.ReasonUnknownKey)
 }
 
 // nonceNames are the keys whose nonces were used.

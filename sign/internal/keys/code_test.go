@@ -1,4 +1,4 @@
-package sign
+package keys
 
 import (
 	"reflect"
@@ -9,5 +9,5 @@ import (
 
 // An authentication code that was computed here cannot be compared by ==.
 func TestCodesAreNotComparable(t *testing.T) {
-	require.False(t, reflect.TypeFor[mac]().Comparable())
+	require.False(t, reflect.TypeFor[Code]().Comparable())
 }

@@ -1,4 +1,4 @@
-package sign_test
+package webhook_test
 
 import (
 	"cmp"
@@ -13,7 +13,10 @@ import (
 	"github.com/idem-go/idem/sign"
 	"github.com/idem-go/idem/sign/internal/fixture"
 	"github.com/idem-go/idem/sign/signtest"
+	"github.com/idem-go/idem/sign/webhook"
 )
+
+const senderBody = `{"id":"evt_1","event_id":"Ev08MFMKH6","type":"paid","amount":5}`
 
 // senderVectors are what senders and their libraries publish.
 var senderVectors = []struct {
@@ -25,13 +28,13 @@ var senderVectors = []struct {
 	event        string
 }{
 	{
-		"docs.github.com, Validating webhook deliveries", sign.GitHub("acme"),
+		"docs.github.com, Validating webhook deliveries", webhook.GitHub("acme"),
 		"It's a Secret to Everybody", "Hello, World!", 0,
 		http.Header{"X-Hub-Signature-256": {"sha256=757107ea0eb2509fc211221cce984b8a37570b6d7586c22c46f4379c8b043e17"}},
 		"sha256=dffd6021bb2bd5b0af676290809ec3a53191dd81c7f70a4b28688a362182986f",
 	},
 	{
-		"docs.slack.dev, Verifying requests from Slack", sign.Slack("acme"),
+		"docs.slack.dev, Verifying requests from Slack", webhook.Slack("acme"),
 		"8f742231b10e8888abcd99yyyzzz85a5",
 		"token=xyzz0WbapA4vBCDEFasx0q6G&team_id=T1DC2JH3J&team_domain=testteamnow&channel_id=G8PSS9T3V&channel_name=foobar" +
 			"&user_id=U2CERLKJA&user_name=roadrunner&command=%2Fwebhook-collect&text=" +
@@ -45,7 +48,7 @@ var senderVectors = []struct {
 		"sha256=",
 	},
 	{
-		"github.com/slack-go/slack, security_test.go", sign.Slack("acme"),
+		"github.com/slack-go/slack, security_test.go", webhook.Slack("acme"),
 		"e6b19c573432dcc6b075501d51b51bb8",
 		`{"token":"aF5ynEYQH0dFN9imlgcADxDB","team_id":"XXXXXXXXX","api_app_id":"YYYYYYYYY","event":{"type":"app_mention","user":"AAAAAAAAA","text":"<@EEEEEEEEE> hello world","client_msg_id":"477cc591-ch73-a14z-4db8-g0cd76321bec","ts":"1531431954.000073","channel":"TTTTTTTTT","event_ts":"1531431954.000073"},"type":"event_callback","event_id":"TvBP7LRED7","event_time":1531431954,"authed_users":["EEEEEEEEE"]}`,
 		1531431954,
@@ -56,7 +59,7 @@ var senderVectors = []struct {
 		"TvBP7LRED7",
 	},
 	{
-		"github.com/sqlpage/SQLPage, the test of its function hmac", sign.Shopify("acme"),
+		"github.com/sqlpage/SQLPage, the test of its function hmac", webhook.Shopify("acme"),
 		"test-webhook-secret", `{"id":1234567890,"email":"customer@example.com","total_price":"123.45"}`, 0,
 		http.Header{"X-Shopify-Hmac-Sha256": {"QNyObTlKbMx2qDlPF/ZOZcBqg5OgPg+2oky3zldc0Gw="}},
 		"sha256=",
@@ -64,7 +67,7 @@ var senderVectors = []struct {
 }
 
 func senderKey(secret string) *sign.Key {
-	return sign.Must(sign.NewSenderKey(sign.KeyConfig{ID: "acme"}, secret))
+	return sign.Must(webhook.NewSenderKey(sign.KeyConfig{ID: "acme"}, secret))
 }
 
 func senderMessage(header http.Header, body string) *sign.Message {
@@ -99,8 +102,8 @@ func TestSenderVectors(t *testing.T) {
 		// No sender signs the method, a coding or an Idempotency-Key: a guard would go by them.
 		for _, change := range []func(*sign.Message){
 			func(m *sign.Message) { m.Method = "GET" }, func(m *sign.Message) { m.Method = "PUT" }, func(m *sign.Message) { m.Method = "post" },
-			func(m *sign.Message) { sourceOf(m).Header.Set("Content-Encoding", "gzip") },
-			func(m *sign.Message) { sourceOf(m).Header.Set("Idempotency-Key", "k-1") },
+			func(m *sign.Message) { fixture.SourceOf(m).Header.Set("Content-Encoding", "gzip") },
+			func(m *sign.Message) { fixture.SourceOf(m).Header.Set("Idempotency-Key", "k-1") },
 		} {
 			m := senderMessage(c.header.Clone(), c.body)
 			change(m)
@@ -109,7 +112,7 @@ func TestSenderVectors(t *testing.T) {
 		}
 	}
 	c := senderVectors[0]
-	verified, err := senderVerifier(sign.GitHub(""), 0, sign.Must(sign.NewSenderKey(sign.KeyConfig{ID: "webhooks"}, c.secret))).Verify(t.Context(), senderMessage(c.header, c.body))
+	verified, err := senderVerifier(webhook.GitHub(""), 0, sign.Must(webhook.NewSenderKey(sign.KeyConfig{ID: "webhooks"}, c.secret))).Verify(t.Context(), senderMessage(c.header, c.body))
 	require.NoError(t, err)
 	require.Equal(t, "webhooks", verified.KeyID, "the id of keys by default")
 }
@@ -118,7 +121,7 @@ func TestSenderVectors(t *testing.T) {
 // signatures is the same message.
 func TestStripeSignsWithSeveralSecrets(t *testing.T) {
 	const at = 1700000000
-	scheme := sign.Stripe("acme")
+	scheme := webhook.Stripe("acme")
 	signature := func(key *sign.Key) string {
 		value, ok := strings.CutPrefix(delivery(t, scheme, key, at, senderBody).Header.Get("Stripe-Signature"), "t=1700000000,v1=")
 		require.True(t, ok)
@@ -192,7 +195,7 @@ func TestEventIDs(t *testing.T) {
 		``:                               "",
 	} {
 		key := senderKey("whsec_the older secret")
-		verified, err := senderVerifier(sign.Stripe("acme"), 7, key).Verify(t.Context(), fixture.Message(delivery(t, sign.Stripe("acme"), key, 7, body)))
+		verified, err := senderVerifier(webhook.Stripe("acme"), 7, key).Verify(t.Context(), fixture.Message(delivery(t, webhook.Stripe("acme"), key, 7, body)))
 		require.NoError(t, err)
 		require.Equal(t, cmp.Or(want, "sha256="+sign.NonceOf([]byte(body))), verified.EventID)
 	}
@@ -203,16 +206,16 @@ func TestEventIDs(t *testing.T) {
 func TestWebhooksGuardedByKey(t *testing.T) {
 	const at = 1700000000
 	key := senderKey("whsec_a secret of the sender's")
-	standard := sign.Must(sign.NewStandardWebhooks(sign.StandardWebhooksConfig{KeyID: "acme"}))
-	standardKey := sign.Must(sign.NewStandardWebhooksKey(sign.KeyConfig{ID: "acme"}, "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"))
+	standard := sign.Must(webhook.NewStandard(webhook.StandardConfig{KeyID: "acme"}))
+	standardKey := sign.Must(webhook.NewStandardKey(sign.KeyConfig{ID: "acme"}, "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"))
 	for _, c := range []struct {
 		scheme  sign.Scheme
 		key     *sign.Key
 		guarded bool
 		again   error
 	}{
-		{sign.Stripe("acme"), key, false, sign.CodeReplayed}, {sign.Stripe("acme"), key, true, nil}, {sign.Slack("acme"), key, true, nil},
-		{sign.ACP("acme"), key, true, nil}, {standard, standardKey, true, nil}, {sign.Must(sign.NewV1(sign.V1Config{})), signtest.Demo, true, sign.CodeReplayed},
+		{webhook.Stripe("acme"), key, false, sign.CodeReplayed}, {webhook.Stripe("acme"), key, true, nil}, {webhook.Slack("acme"), key, true, nil},
+		{webhook.ACP("acme"), key, true, nil}, {standard, standardKey, true, nil}, {sign.Must(sign.NewV1(sign.V1Config{})), signtest.Demo, true, sign.CodeReplayed},
 	} {
 		now := int64(at)
 		v := fixture.Verifier(sign.Config{Scheme: c.scheme, GuardedByKey: c.guarded, Clock: func() time.Time { return time.Unix(now, 0) }}, c.key)
@@ -245,7 +248,7 @@ func TestSenderKeys(t *testing.T) {
 		"the secret of a file\n":        `ends with white space ("\n")`,
 		" \tthe secret of a table":      `begins with white space (" \t")`,
 	} {
-		_, err := sign.NewSenderKey(sign.KeyConfig{ID: "acme"}, secret)
+		_, err := webhook.NewSenderKey(sign.KeyConfig{ID: "acme"}, secret)
 		require.ErrorContains(t, err, problem)
 	}
 	for _, secret := range []string{"0123456789abcdef", strings.Repeat("ab", 128)} {
@@ -256,8 +259,8 @@ func TestSenderKeys(t *testing.T) {
 	// A key of another kind is not a sender's.
 	signer, verifier := fixture.Pair("ed", fixture.Private().Ed25519)
 	r := signtest.NewRequest(t, nil, "http://shop.test/hooks", senderBody)
-	require.ErrorIs(t, sign.Request(r, signer, sign.RequestOptions{Scheme: sign.GitHub("ed")}), sign.ReasonWrongAlgorithm)
-	_, err := senderVerifier(sign.GitHub("ed"), 0, verifier).Verify(t.Context(), senderMessage(senderVectors[0].header, senderVectors[0].body))
+	require.ErrorIs(t, sign.Request(r, signer, sign.RequestOptions{Scheme: webhook.GitHub("ed")}), sign.ReasonWrongAlgorithm)
+	_, err := senderVerifier(webhook.GitHub("ed"), 0, verifier).Verify(t.Context(), senderMessage(senderVectors[0].header, senderVectors[0].body))
 	require.ErrorIs(t, err, sign.ReasonWrongAlgorithm)
 }
 
@@ -265,12 +268,12 @@ func TestSenderKeys(t *testing.T) {
 func TestACP(t *testing.T) {
 	const at, body = 1709123456, `{"type":"order_create","data":{"type":"order","id":"ord_123"}}`
 	key := senderKey("the secret of a merchant")
-	r := delivery(t, sign.ACP("acme"), key, at, body)
+	r := delivery(t, webhook.ACP("acme"), key, at, body)
 	value := r.Header.Get("Merchant-Signature")
 	require.Regexp(t, `^t=1709123456,v1=[0-9a-f]{64}$`, value)
-	require.Equal(t, delivery(t, sign.Stripe("acme"), key, at, body).Header.Get("Stripe-Signature"), value)
+	require.Equal(t, delivery(t, webhook.Stripe("acme"), key, at, body).Header.Get("Stripe-Signature"), value)
 	r.Header.Set("Merchant-Signature", "t=1709123456,v1="+strings.ToUpper(strings.TrimPrefix(value, "t=1709123456,v1=")))
-	v := senderVerifier(sign.ACP("acme"), at, key)
+	v := senderVerifier(webhook.ACP("acme"), at, key)
 	verified, err := v.Verify(t.Context(), fixture.Message(r))
 	require.NoError(t, err)
 	require.Equal(t, "sha256="+sign.NonceOf([]byte(body)), verified.EventID)
@@ -282,7 +285,7 @@ func TestACP(t *testing.T) {
 // FuzzSenders sends anything: nothing panics, and nothing that was not signed is accepted.
 func FuzzSenders(f *testing.F) {
 	schemes := []sign.Scheme{
-		sign.Stripe("acme"), sign.Slack("acme"), sign.GitHub("acme"), sign.Shopify("acme"), sign.Must(sign.NewStandardWebhooks(sign.StandardWebhooksConfig{KeyID: "acme"})),
+		webhook.Stripe("acme"), webhook.Slack("acme"), webhook.GitHub("acme"), webhook.Shopify("acme"), sign.Must(webhook.NewStandard(webhook.StandardConfig{KeyID: "acme"})),
 	}
 	for i := range schemes {
 		f.Add(uint8(i), "", "t=1700000000,v1="+strings.Repeat("0", 64), "1700000000", "{}")
@@ -297,7 +300,7 @@ func FuzzSenders(f *testing.F) {
 			"Stripe-Signature": {signature}, "X-Slack-Signature": {signature}, "X-Slack-Request-Timestamp": {timestamp}, "X-Hub-Signature-256": {signature},
 			"X-Shopify-Hmac-Sha256": {signature}, "Webhook-Id": {id}, "Webhook-Timestamp": {timestamp}, "Webhook-Signature": {signature},
 		}, body)
-		_, err := fixture.Verifier(sign.Config{Scheme: schemes[int(which)%len(schemes)], Observe: new(observer).observe}, key).Verify(t.Context(), m)
+		_, err := fixture.Verifier(sign.Config{Scheme: schemes[int(which)%len(schemes)], Observe: new(fixture.Observer).Observe}, key).Verify(t.Context(), m)
 		require.Error(t, err)
 	})
 }
