@@ -389,6 +389,32 @@ func TestCallersOfARunThatIsBeingSettled(t *testing.T) {
 	}
 }
 
+// Who waits for a run that the store does not take is answered as soon as its caller is, and not when the store is asked for the next time.
+func TestWaitersOfAnUnsettledRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := setApart(t, core.Config{})
+		policy := core.ClientKey()
+		policy.Lease, policy.Duplicate = time.Minute, core.Wait(time.Minute)
+		g, began := p.here.MustGuard(policy), time.Now()
+		var served sync.WaitGroup
+		for i := range 10 {
+			ask := func() *call { return post("{}", nil).withKey(fmt.Sprint(i)) }
+			served.Go(func() {
+				serve(t, g, ask().after(func(context.Context) {
+					time.Sleep(20 * time.Second)
+					p.link.breaks(refused(), nil)
+				}))
+			})
+			served.Go(func() {
+				time.Sleep(time.Second)
+				assert.Equal(t, "replay", outcome(t, g, ask()))
+				assert.Equal(t, 22*time.Second, time.Since(began))
+			})
+		}
+		served.Wait()
+	})
+}
+
 // begin has each of calls run here, at once, while the store goes away; it returns when all have their answers.
 func (p *apart) begin(t *testing.T, g *core.Guard, fault func(context.Context, string) error, calls ...*call) {
 	var served sync.WaitGroup
