@@ -410,131 +410,178 @@ const (
 )
 
 // send tries once to publish the messages that are left.
-func (b *batch) send(ctx context.Context, l *link) {
-	p, how := b.publisher, b.way
-	if how == separated {
+func (b *batch) send(ctx context.Context, shared *link) {
+	l, done := b.connect(ctx, shared)
+	if l == nil {
+		return
+	}
+	defer done()
+	r := round{batch: b, link: l, how: b.way, todo: b.left, cut: errLate}
+	if errors.Is(b.err, ErrNacked) {
+		r.cut = ErrNacked // its latest known outcome
+	}
+	b.left, b.err = nil, nil
+	defer context.AfterFunc(ctx, r.interrupt)()
+	for len(r.todo) > 0 && ctx.Err() == nil && r.step(ctx) {
+	}
+	for len(r.waiting) > 0 {
+		r.next(ctx)
+	}
+	if r.failed != nil { // the broker may have closed the connection because of what it had read of it
+		select {
+		case <-l.closed:
+			r.fault = l.closeReason()
+		case <-ctx.Done():
+		}
+		b.account(r.failed, r.fault, r.how)
+	}
+	b.left = append(b.left, r.todo...)
+}
+
+// connect returns where the batch is sent, by its way: shared, or a channel of its own. done is called at the end. Without a link, b.err
+// says why, or ctx has ended.
+func (b *batch) connect(ctx context.Context, shared *link) (l *link, done func()) {
+	p := b.publisher
+	if b.way == together {
+		return shared, func() {}
+	}
+	l, done = shared, func() {}
+	if b.way == separated {
 		select {
 		case p.apart <- struct{}{}:
-			defer func() { <-p.apart }()
 		case <-ctx.Done():
-			return
+			return nil, nil
 		}
 		own, err := p.config.Dial(ctx, p.config.URL)
 		if err != nil {
+			<-p.apart
 			b.err = err
-			return
+			return nil, nil
 		}
-		defer disconnect(ctx, own)
-		l = newLink(own)
-	}
-	if how != together {
-		own, err := l.open(ctx, cap(p.slots))
-		if err != nil {
-			b.err = err
-			return
-		}
-		defer func() { go own.ch.Close() }() // it takes until the broker answers
-		l = own
-	}
-	// A broker that blocks publishers (its memory is full) does not read, and a write to it does not return.
-	// Nothing else here goes on when ctx has ended. The write must not: it reads the body, which is the caller's again.
-	var writing atomic.Bool
-	defer context.AfterFunc(ctx, func() {
-		time.AfterFunc(grace, func() {
-			if writing.Load() {
-				_ = l.conn.CloseDeadline(time.Now())
-			}
-		})
-	})()
-	todo, cut := b.left, errLate // cut is the outcome of a message that is unconfirmed when ctx ends
-	if errors.Is(b.err, ErrNacked) {
-		cut = ErrNacked // its latest known outcome
-	}
-	b.left, b.err = nil, nil
-	var waiting []sent
-	var failed *Message // to be written
-	var fault error
-	next := func() { // waits for the oldest one
-		s := waiting[0]
-		waiting = waiting[1:]
-		select {
-		case <-s.confirm.Done():
-			err := l.outcome(s, false)
-			<-p.slots
-			b.account(s.message, err, how)
-		case <-ctx.Done():
-			// It keeps its slot until the broker confirms it or the channel closes.
-			go func() {
-				<-s.confirm.Done()
-				_ = l.outcome(s, true)
-				<-p.slots
-			}()
-			b.account(s.message, cut, how)
+		l, done = newLink(own), func() {
+			disconnect(ctx, own)
+			<-p.apart
 		}
 	}
-	for len(todo) > 0 && ctx.Err() == nil {
-		if how != together && len(waiting) > 0 {
-			next()
-			continue
-		}
-		select {
-		case p.slots <- struct{}{}:
-		default:
-			if len(waiting) > 0 {
-				next()
-				continue
-			}
-			select {
-			case p.slots <- struct{}{}:
-			case <-ctx.Done():
-				continue
-			}
-		}
-		m := todo[0]
-		if err := m.check(); err != nil {
-			<-p.slots
-			todo = todo[1:]
-			b.refused[m] = err
-			continue
-		}
-		select {
-		case l.turn <- struct{}{}:
-		case <-ctx.Done():
-			<-p.slots
-			continue
-		}
-		writing.Store(true)
-		var confirm *amqp.DeferredConfirmation
-		err := context.Cause(ctx) // if it ends later, writing is seen to be true
-		open := !l.ch.IsClosed()
-		if err == nil {
-			confirm, err = l.ch.PublishWithDeferredConfirm(m.Exchange, m.Key, !m.Optional, false, m.Publishing)
-		}
-		writing.Store(false)
-		<-l.turn
-		if err != nil { // ctx has ended, the channel is closed, or the connection
-			<-p.slots
-			b.err = err
-			if open && ctx.Err() == nil {
-				failed, fault, todo = m, err, todo[1:]
-			}
-			break
-		}
-		todo = todo[1:]
-		waiting = append(waiting, sent{m, confirm})
+	own, err := l.open(ctx, cap(p.slots))
+	if err != nil {
+		done()
+		b.err = err
+		return nil, nil
 	}
-	for len(waiting) > 0 {
-		next()
+	leave := done
+	return own, func() {
+		go own.ch.Close() // it takes until the broker answers
+		leave()
 	}
-	if failed != nil { // the broker may have closed the connection because of what it had read of it
-		select {
-		case <-l.closed:
-			fault = l.closeReason()
-		case <-ctx.Done():
+}
+
+// round is one try of a batch.
+type round struct {
+	*batch
+	link    *link
+	how     way
+	todo    []*Message // to be written
+	waiting []sent     // for their confirmations, in the order in which they were written
+	cut     error      // the outcome of a message that is unconfirmed when the context ends
+	writing atomic.Bool
+
+	failed *Message // that could not be written
+	fault  error
+}
+
+// interrupt ends a write that does not return when the context has ended. A broker that blocks publishers (its memory is full) does not
+// read. Nothing else of a round goes on when its context has ended. The write must not either: it reads the body, which is the caller's again.
+func (r *round) interrupt() {
+	time.AfterFunc(grace, func() {
+		if r.writing.Load() {
+			_ = r.link.conn.CloseDeadline(time.Now())
 		}
-		b.account(failed, fault, how)
+	})
+}
+
+// next waits for the oldest confirmation.
+func (r *round) next(ctx context.Context) {
+	s, l, slots := r.waiting[0], r.link, r.publisher.slots
+	r.waiting = r.waiting[1:]
+	select {
+	case <-s.confirm.Done():
+		err := l.outcome(s, false)
+		<-slots
+		r.account(s.message, err, r.how)
+	case <-ctx.Done():
+		// It keeps its slot until the broker confirms it or the channel closes.
+		go func() {
+			<-s.confirm.Done()
+			_ = l.outcome(s, true)
+			<-slots
+		}()
+		r.account(s.message, r.cut, r.how)
 	}
-	b.left = append(b.left, todo...)
+}
+
+// slot takes a slot for the next message. It returns false if there is none: a confirmation has been waited for, or the context has ended.
+func (r *round) slot(ctx context.Context) bool {
+	if r.how != together && len(r.waiting) > 0 {
+		r.next(ctx)
+		return false
+	}
+	slots := r.publisher.slots
+	select {
+	case slots <- struct{}{}:
+		return true
+	default:
+	}
+	if len(r.waiting) > 0 {
+		r.next(ctx)
+		return false
+	}
+	select {
+	case slots <- struct{}{}:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// step writes the next message, or waits until it can be written. It returns false if nothing can be written any more.
+func (r *round) step(ctx context.Context) bool {
+	if !r.slot(ctx) {
+		return true
+	}
+	l, slots, m := r.link, r.publisher.slots, r.todo[0]
+	if err := m.check(); err != nil {
+		<-slots
+		r.todo = r.todo[1:]
+		r.refused[m] = err
+		return true
+	}
+	select {
+	case l.turn <- struct{}{}:
+	case <-ctx.Done():
+		<-slots
+		return true
+	}
+	r.writing.Store(true)
+	var confirm *amqp.DeferredConfirmation
+	err := context.Cause(ctx) // if it ends later, writing is seen to be true
+	open := !l.ch.IsClosed()
+	if err == nil {
+		confirm, err = l.ch.PublishWithDeferredConfirm(m.Exchange, m.Key, !m.Optional, false, m.Publishing)
+	}
+	r.writing.Store(false)
+	<-l.turn
+	if err != nil { // ctx has ended, the channel is closed, or the connection
+		<-slots
+		r.err = err
+		if open && ctx.Err() == nil {
+			r.failed, r.fault, r.todo = m, err, r.todo[1:]
+		}
+		return false
+	}
+	r.todo = r.todo[1:]
+	r.waiting = append(r.waiting, sent{m, confirm})
+	return true
 }
 
 // account records the outcome of a message that was sent in this way.
