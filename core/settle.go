@@ -104,20 +104,7 @@ func (c *runContext) settle(o outcome) (instead *Refusal) {
 		e.handOver(c.key, store.Grant{State: store.Done, Result: o.result}, false)
 	}
 
-	u := unsettled{run: c, values: c.values, record: s.record, failed: s.failed, result: o.result, ended: time.Now()}
-	u.event = Event{Route: c.route, Key: c.key, ID: c.id, Attempt: c.attempt, Status: o.status,
-		Elapsed: u.ended.Sub(c.started), Failed: s.failed, Panicked: o.panicked, Err: o.err}
-	if r := c.answered.Load(); r != nil && o.err == nil {
-		u.event.Err = r
-	}
-	// What an earlier run has kept stays so, unless this one has advanced, or is to end it.
-	if u.fail = s.failed && e.can.Fail != nil && (c.advanced() || c.goesOn && decided == Release); u.fail {
-		u.goesOn = o.again || o.panicked
-		if s.instead != nil {
-			u.goesOn = FailedByStatus(&Response{Status: s.instead.Status}) || s.instead.RetryAfter > 0
-		}
-		u.goesOn = (u.goesOn || g.policy.Key.event) && decided != Release // a sender tries again whatever the answer
-	}
+	u := c.endedWith(&o, &s, decided)
 	if u.record == byDefault {
 		u.err = errRunsOn
 	} else {
@@ -143,6 +130,26 @@ func (c *runContext) settle(o outcome) (instead *Refusal) {
 	}
 	u.end()
 	return s.instead
+}
+
+// endedWith returns the run as it has ended, to be settled.
+func (c *runContext) endedWith(o *outcome, s *settlement, decided Disposition) unsettled {
+	g, now := c.guard, time.Now()
+	u := unsettled{run: c, values: c.values, record: s.record, failed: s.failed, result: o.result, ended: now}
+	u.event = Event{Route: c.route, Key: c.key, ID: c.id, Attempt: c.attempt, Status: o.status,
+		Elapsed: now.Sub(c.started), Failed: s.failed, Panicked: o.panicked, Err: o.err}
+	if r := c.answered.Load(); r != nil && o.err == nil {
+		u.event.Err = r
+	}
+	// What an earlier run has kept stays so, unless this one has advanced, or is to end it.
+	if u.fail = s.failed && g.engine.can.Fail != nil && (c.advanced() || c.goesOn && decided == Release); u.fail {
+		u.goesOn = o.again || o.panicked
+		if s.instead != nil {
+			u.goesOn = FailedByStatus(&Response{Status: s.instead.Status}) || s.instead.RetryAfter > 0
+		}
+		u.goesOn = (u.goesOn || g.policy.Key.event) && decided != Release // a sender tries again whatever the answer
+	}
+	return u
 }
 
 // settlePanic settles a run that has ended with a panic, or with runtime.Goexit. That of the handler leaves nothing
