@@ -371,7 +371,7 @@ func TestCallersOfARunThatIsBeingSettled(t *testing.T) {
 					})
 					assert.Equal(t, 201, serve(t, g, c).response.Status)
 					assert.LessOrEqual(t, time.Since(began), 2100*time.Millisecond)
-					assert.Equal(t, tc.away < time.Hour, count(p.observed.kinds(), core.Unsettled) == 0, "%v %v %v", time.Since(began), p.observed.kinds(), p.link.calls)
+					assert.Equal(t, tc.away < time.Hour, count(p.observed.kinds(), core.Unsettled) == 0)
 				})
 			}
 			served.Go(func() {
