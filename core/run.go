@@ -22,8 +22,8 @@ type Run struct {
 	attempt  uint64
 	takeover bool
 	goesOn   bool         // with an operation whose record was kept for it
-	begun    atomic.Int64 // when the operation was, in ns since 1970; 0: not known yet, see Begun
 	inTx     atomic.Int32 // how many transactions are under way, see BeginTx
+	begun    atomic.Int64 // when the operation was, in ns since 1970; 0: not known yet, see Begun
 
 	guard   *Guard
 	outer   *Run          // the run in which this one was begun, if any
@@ -167,10 +167,9 @@ type runContext struct {
 	Run
 	lease
 	route       string
-	fingerprint string        // as the claim has it
+	fingerprint string        // of the operation's parameters
 	started     time.Time     // when the store was asked for the claim: the lease has begun since
 	waited      time.Duration // for the claim
-	forgets     bool          // it leaves no record if it succeeds
 	keptFor     time.Duration // how long its result is kept; zero: it was not
 
 	values  context.Context    // the caller's context
@@ -182,6 +181,7 @@ type runContext struct {
 	cancel    context.CancelCauseFunc
 	cause     error // why the context was ended; nil: it was not
 	lingering *time.Timer
+	forgets   bool           // it leaves no record if it succeeds
 	partSent  bool           // a part of the response has gone out
 	streamed  bool           // … and the client has seen it at once
 	unseen    bool           // a stream was held back, because the client had left
