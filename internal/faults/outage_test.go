@@ -255,7 +255,8 @@ func (tr *outageTrial) pay(op string, home, other *process) {
 	answered := sync.OnceFunc(tr.answered.Done)
 	defer answered()
 	for answer := ""; answer != "201"; {
-		if answer = home.ask(op); answer == "409 uncertain" && tr.uncertain && tr.ledger.of(op) == 0 {
+		answer = home.ask(op)
+		if (answer == "409 uncertain" && tr.uncertain || answer == "409 in_progress") && tr.ledger.of(op) == 0 {
 			op += "." // on a busy machine, a claim was made after its caller had gone
 			continue
 		}
