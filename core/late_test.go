@@ -676,6 +676,7 @@ func TestAResultThatIsNeverTaken(t *testing.T) {
 			policy.Lease, policy.RefuseExpired = 3*time.Second, known
 			here, there := p.here.MustGuard(policy), p.there.MustGuard(policy)
 			ask := func() *call { return post("{}", nil).withKey("k") }
+			began := time.Now()
 			p.begin(t, here, refused("complete", "outlive"), ask())
 			for p.here.Unsettled() > 0 {
 				assert.Equal(t, "in_progress", outcome(t, there, ask()))
@@ -683,6 +684,7 @@ func TestAResultThatIsNeverTaken(t *testing.T) {
 				time.Sleep(500 * time.Millisecond)
 			}
 			assert.Equal(t, 3, p.link.count("renew"))
+			assert.GreaterOrEqual(t, time.Since(began), 2*time.Second+2*policy.Lease/3, "a third of the lease lies between two renewals")
 			p.observed.all = slices.DeleteFunc(p.observed.all, func(ev core.Event) bool { return !slices.Contains(endingKinds, ev.Kind) })
 			ended := p.observed.last()
 			assert.Equal(t, core.Completed, ended.Kind)
@@ -705,7 +707,9 @@ func TestAFailureThatIsNeverTaken(t *testing.T) {
 			here, there := p.here.MustGuard(policy), p.there.MustGuard(policy)
 			ask := func() *call { return post("{}", nil).withKey("k") }
 			began := time.Now()
-			p.begin(t, here, refused(refuse), ask().doing(end))
+			p.begin(t, here, refused(refuse, "acquire"), ask().doing(end))
+			time.Sleep(2 * time.Second)
+			assert.Equal(t, "in_progress", outcome(t, here, ask()), "the lease has been renewed")
 			for outcome(t, there, ask()) == "in_progress" {
 				time.Sleep(100 * time.Millisecond)
 			}
