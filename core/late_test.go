@@ -3,6 +3,7 @@ package core_test
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -770,6 +771,12 @@ func TestDrainSettles(t *testing.T) {
 				}, nil)
 				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 				defer cancel()
+				asked := p.link.count("complete")
+				time.AfterFunc(time.Millisecond, func() {
+					if outage == "refuses" { // else tries are under way
+						assert.GreaterOrEqual(t, p.link.count("complete")-asked, 50, "the store is asked at once")
+					}
+				})
 				assert.ErrorIs(t, p.here.Drain(ctx), tc.err)
 				assert.LessOrEqual(t, time.Since(began), 12*time.Second)
 				time.Sleep(5 * time.Second) // tries that were under way
@@ -797,16 +804,22 @@ func TestUnsettledForTooLong(t *testing.T) {
 		policy := core.ClientKey()
 		policy.RememberAbandoned = time.Hour
 		g := p.here.MustGuard(policy)
-		p.begin(t, g, refused(), post("{}", nil).withKey("k"))
+		ended := time.Now()
+		p.begin(t, g, func(context.Context, string) error {
+			if time.Since(ended) > time.Minute {
+				return errors.New("another fault")
+			}
+			return errDown
+		}, post("{}", nil).withKey("k"))
 		time.Sleep(time.Hour - 10*time.Second)
 		assert.Equal(t, "replay", outcome(t, g, post("{}", nil).withKey("k")))
 		assert.Less(t, p.link.count("complete"), 6000, "the pauses have grown")
 		time.Sleep(20 * time.Second)
 		assert.Zero(t, p.here.Unsettled())
-		ended := p.observed.last()
-		assert.Equal(t, core.RunUnfinished, ended.Kind)
-		assert.True(t, ended.Late)
-		assert.ErrorIs(t, ended.Err, errDown)
+		last := p.observed.last()
+		assert.Equal(t, core.RunUnfinished, last.Kind)
+		assert.True(t, last.Late)
+		assert.ErrorIs(t, last.Err, errDown, "the first")
 		assert.Equal(t, "store_unavailable", outcome(t, g, post("{}", nil).withKey("k")))
 	})
 }
