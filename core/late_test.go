@@ -157,6 +157,14 @@ func setApart(t *testing.T, c core.Config) *apart {
 	return p
 }
 
+// stepping is a handler that fails when it has finished a step, so that its record is kept for the next attempt.
+func stepping(ctx context.Context) adapter.Capture {
+	if _, err := core.Step(ctx, "step", func(context.Context) (int, error) { return 1, nil }); err != nil {
+		panic(err)
+	}
+	return answer(502, "")
+}
+
 // The store is away while a run ends, and for longer than anybody waits for it. Whatever is to become of the record becomes of it when
 // the store is back; meanwhile duplicates in the process are answered by what it knows, and others are kept off.
 func TestLateSettlement(t *testing.T) {
@@ -167,11 +175,6 @@ func TestLateSettlement(t *testing.T) {
 		return p
 	}
 	tokens := tokensFor(tokenSecret)
-	stepping := func(ctx context.Context) adapter.Capture {
-		_, err := core.Step(ctx, "step", func(context.Context) (int, error) { return 1, nil })
-		assert.NoError(t, err)
-		return answer(502, "")
-	}
 	for name, tc := range map[string]struct {
 		policy  core.Policy
 		handler func(context.Context) adapter.Capture // nil: 201
@@ -444,14 +447,6 @@ func (p *apart) ends(keys map[string]string) map[string]core.Kind {
 	return ends
 }
 
-func keyOf(t *testing.T, g *core.Guard, c *call) string {
-	r := core.Request{Headers: c, Body: []byte(c.body)}
-	c.Describe(&r)
-	key, _, err := g.Key(&r)
-	require.NoError(t, err)
-	return key.Raw()
-}
-
 // The lease passes while the store is away from here only. Whoever comes here gets the result; elsewhere the operation is taken over, and from
 // then on that run counts.
 func TestUnsettledPastItsLease(t *testing.T) {
@@ -464,7 +459,8 @@ func TestUnsettledPastItsLease(t *testing.T) {
 		ask := func(key string) *call { return post("{}", &ledger).withKey(key) }
 		keys := map[string]string{}
 		for _, key := range []string{"taken-over", "left", "failed"} {
-			keys[keyOf(t, here, ask(key))] = key
+			stored, _ := keyOf(t, here, ask(key))
+			keys[stored] = key
 		}
 		p.begin(t, here, refused(), ask("taken-over"), ask("left"), ask("failed").doing(handlerOf(500)))
 		assert.Equal(t, 3, p.here.Unsettled())
@@ -595,11 +591,6 @@ func TestUnsettledLimit(t *testing.T) {
 // A try whose answer was lost may have taken effect: that the claim is gone then is looked into. late says whether the callers of the
 // run have their answers before.
 func TestLostAnswersOfTries(t *testing.T) {
-	stepping := func(ctx context.Context) adapter.Capture {
-		_, err := core.Step(ctx, "step", func(context.Context) (int, error) { return 1, nil })
-		assert.NoError(t, err)
-		return answer(502, "")
-	}
 	for name, tc := range map[string]struct {
 		handler func(context.Context) adapter.Capture
 		lost    string // the call whose answer is lost

@@ -101,13 +101,20 @@ func hang(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
 // crash leaves a claim behind that nobody will finish.
 func crash(t *testing.T, records store.Store, g *core.Guard, c *call, lease time.Duration) {
 	t.Helper()
-	r := core.Request{Headers: c, Body: []byte(c.body)}
-	c.Describe(&r)
-	key, fingerprint, err := g.Key(&r)
-	require.NoError(t, err)
-	grant, err := records.Acquire(context.Background(), key.Raw(), store.Claim{
+	key, fingerprint := keyOf(t, g, c)
+	grant, err := records.Acquire(context.Background(), key, store.Claim{
 		Owner: store.NewOwner(), Fingerprint: fingerprint, Lease: lease, Retention: time.Hour,
 	})
 	require.NoError(t, err)
 	require.Equal(t, store.Acquired, grant.State)
+}
+
+// keyOf returns the stored key and the fingerprint of c.
+func keyOf(t *testing.T, g *core.Guard, c *call) (key, fingerprint string) {
+	t.Helper()
+	r := core.Request{Headers: c, Body: []byte(c.body)}
+	c.Describe(&r)
+	k, fingerprint, err := g.Key(&r)
+	require.NoError(t, err)
+	return k.Raw(), fingerprint
 }
