@@ -20,7 +20,12 @@ func TestMain(m *testing.M) {
 	if testing.Short() {
 		sqlEngines = sqlEngines[:1]
 	}
+	var err error
+	if programs, err = os.MkdirTemp("", "faults"); err != nil {
+		panic(err)
+	}
 	goleak.VerifyTestMain(leak.Patient(m), goleak.Cleanup(func(code int) {
+		_ = os.RemoveAll(programs)
 		if code == 0 && *update {
 			if err := write(); err != nil {
 				fmt.Fprintln(os.Stderr, err)

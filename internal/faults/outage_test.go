@@ -115,7 +115,7 @@ func TestOutages(t *testing.T) {
 	if os.Getenv("IDEM_LONG") != "" {
 		runs, lengths = 204, []time.Duration{time.Second, 5 * time.Second, time.Minute}
 	}
-	program := buildService(t, "")
+	program := theService(t)
 	for _, s := range outageStores {
 		t.Run(s.name, func(t *testing.T) {
 			t.Parallel()

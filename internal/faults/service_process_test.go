@@ -5,6 +5,7 @@ package faults_test
 import (
 	"bufio"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -23,18 +24,33 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/internal/race"
 )
 
-// buildService builds the service with Go's own tree or another one, and returns the program.
-func buildService(t *testing.T, goroot string, args ...string) string {
-	program := filepath.Join(t.TempDir(), "service")
-	cmd := exec.Command("go", append(append([]string{"build"}, args...), "-o", program, "./service")...)
-	if goroot != "" {
-		cmd.Env = append(cmd.Environ(), "GOROOT="+goroot)
-	}
-	out, err := cmd.CombinedOutput()
-	require.NoError(t, err, "%s", out)
+// programs is a folder for programs that several tests use.
+var programs string
+
+// theService returns the service's program. It has the race detector if the test has it: what has been compiled for the test is then
+// compiled for the service, too.
+func theService(t *testing.T) string {
+	program, err := buildOnce()
+	require.NoError(t, err)
 	return program
+}
+
+var buildOnce = sync.OnceValues(func() (program string, err error) {
+	return buildService(programs, nil, fmt.Sprintf("-race=%t", race.Enabled))
+})
+
+// buildService builds the service and returns the program. env is added to the environment.
+func buildService(dir string, env []string, args ...string) (program string, err error) {
+	program = filepath.Join(dir, "service")
+	cmd := exec.Command("go", append(append([]string{"build"}, args...), "-o", program, "./service")...)
+	cmd.Env = append(os.Environ(), env...)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("%w: %s", err, out)
+	}
+	return program, nil
 }
 
 // overlay describes a standard library whose time.Now is off by as many seconds as the

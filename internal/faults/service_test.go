@@ -22,9 +22,10 @@ const serviceLease = 6 * time.Second
 
 func TestProcesses(t *testing.T) {
 	t.Parallel()
-	program := buildService(t, "")
+	program := theService(t)
 	goroot, file := overlay(t)
-	skewed := buildService(t, goroot, "-tags", "skewed", "-overlay", file)
+	skewed, err := buildService(t.TempDir(), []string{"GOROOT=" + goroot}, "-tags", "skewed", "-overlay", file)
+	require.NoError(t, err)
 	for _, s := range []struct {
 		name  string
 		fresh func(t *testing.T) (url string)

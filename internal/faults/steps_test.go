@@ -26,7 +26,7 @@ func TestSteps(t *testing.T) {
 	if os.Getenv("IDEM_LONG") != "" {
 		kills = 200
 	}
-	program := buildService(t, "")
+	program := theService(t)
 	for _, s := range []struct {
 		name  string
 		fresh func(t *testing.T) (url string)
