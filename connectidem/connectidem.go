@@ -17,6 +17,7 @@ import (
 // Config configures a [Guard]. User or SharedByAllCallers must be set.
 type Config struct {
 	// Policy is that of a task, see [core.Engine.Task]. Its Name must be empty: each procedure is a task, named as the procedure.
+	// So must its Presence and its Linger be, which are below.
 	Policy core.TaskPolicy
 
 	// Methods are the procedures that are protected, such as "/shop.v1.Orders/Create". None: all unary ones, but those of gRPC's own

@@ -55,7 +55,7 @@ func (t *Task) Digest(content []byte) string {
 // Call says which operation [Do] carries out.
 type Call struct {
 	// Key is the operation's identity within the task and the user, such as the id of a message.
-	// It is required, and may have any bytes.
+	// It is required, unless [TaskPolicy].Presence is [Optional], and may have any bytes.
 	Key string
 	// User is the user whose operation it is. Empty: it belongs to no user. More than 64 bytes are
 	// stored as a hash.
@@ -86,8 +86,11 @@ type Result[T any] struct {
 //
 // If ctx has ended before the call, Do returns its error and does nothing.
 //
-// fn gets a context from which [RunFrom] returns the run. The context ends when ctx ends, when the lease
+// fn gets a context from which [RunFrom] returns the run. The context ends when ctx ends (or [TaskPolicy].Linger later), when the lease
 // is lost, and at a shutdown.
+//
+// A call without a Key, under [Optional], has no run: fn is called each time, its value is not stored, and its context is that of
+// ctx, with a run that is [Run.Unprotected]. The same holds under [TaskPolicy].FailOpen, when the store has failed.
 //
 // A duplicate gets the stored value, or an error that errors.Is a [codes.Code] and is a *[Refusal]:
 //
@@ -98,7 +101,7 @@ type Result[T any] struct {
 //   - [codes.ResultUnavailable]: the operation is done, but the value was not stored, because it had more
 //     than [TaskPolicy].ResultLimit bytes or could not be encoded without a loss; or it can't be opened ([ErrSealed]), or decoded as a T.
 //
-// Other refusals without a run are [codes.KeyMissing] (call.Key is empty), [codes.StoreUnavailable] and
+// Other refusals without a run are [codes.KeyMissing] (call.Key is empty, and required), [codes.StoreUnavailable] and
 // [codes.ShuttingDown] (after [Engine.Drain]).
 //
 // Within fn, a Do with the same task, call and context belongs to the same run, and just calls its
@@ -278,7 +281,9 @@ func (t *taskCall) do(ctx context.Context) error {
 func (t *taskCall) identify() identity {
 	id := identity{route: "DO " + t.guard.policy.Name}
 	if t.call.Key == "" {
-		id.refusal = refusalKeyMissing
+		if id.pass = t.guard.policy.Key.presence == Optional; !id.pass {
+			id.refusal = refusalKeyMissing
+		}
 		return id
 	}
 	id.key = t.guard.taskKey(t.call)

@@ -94,10 +94,12 @@ func (e *Engine) MustGuard(p Policy) *Guard {
 func (e *Engine) compileTask(p TaskPolicy) (*Guard, error) {
 	f := faults{of: "TaskPolicy"}
 	f.addIf(p.Name == "", "Name", "is empty; it is part of the keys of a task")
+	f.addIf(p.Presence > Optional, "Presence", "is %d; a task has Required or Optional", p.Presence)
+	f.addIf(p.Linger < 0, "Linger", "is negative: %v", p.Linger)
 	f.addIf(p.ResultLimit < 0, "ResultLimit", "is negative: %d", p.ResultLimit)
 	g := &Guard{engine: e, task: true, seed: maphash.MakeSeed(), policy: Policy{
-		Name: p.Name, Key: KeySource{kind: keyTask, ignoreFingerprint: p.IgnoreFingerprint}, Duplicate: p.Duplicate,
-		Record: p.Record, FailOpen: p.FailOpen, ResponseLimit: p.ResultLimit}}
+		Name: p.Name, Key: KeySource{kind: keyTask, presence: p.Presence, ignoreFingerprint: p.IgnoreFingerprint}, Duplicate: p.Duplicate,
+		Record: p.Record, FailOpen: p.FailOpen, Linger: p.Linger, ResponseLimit: p.ResultLimit}}
 	f.addIf(p.ResultLimit > 0 && (p.Duplicate.kind == rejects || g.policy.keepsNothing()), "ResultLimit",
 		"has no effect: no value is stored under Reject, or if nothing is kept; leave it out")
 	g.policy.check(&f)
@@ -161,7 +163,7 @@ func (g *Guard) compile(f *faults) (*Guard, error) {
 	default:
 		p.Failed = FailedByStatus
 	}
-	if !g.task { // whose context is the caller's own: its end is meant
+	if !g.task { // which lingers only if its policy says so: the end of the caller's context is meant
 		setDefault(&p.Linger, defaultLinger)
 	}
 	g.running = refusalInProgress

@@ -255,6 +255,7 @@ func TestSettingsOfTasks(t *testing.T) {
 		{core.TaskPolicy{}, []string{"TaskPolicy.Name"}},
 		{core.TaskPolicy{Name: "n", Duplicate: core.Reject(""), ResultLimit: 10}, []string{"TaskPolicy.ResultLimit"}},
 		{core.TaskPolicy{Name: "n", ResultLimit: -1}, []string{"TaskPolicy.ResultLimit"}},
+		{core.TaskPolicy{Name: "n", Presence: core.OrParams, Linger: -1}, []string{"TaskPolicy.Presence", "TaskPolicy.Linger"}},
 		{core.TaskPolicy{Record: core.Record{Lease: -1}}, []string{"TaskPolicy.Name", "TaskPolicy.Lease"}},
 	} {
 		_, err := e.Task(tc.policy)

@@ -23,6 +23,7 @@ import (
 // Config configures a [Guard]. User or SharedByAllCallers must be set.
 type Config struct {
 	// Policy is that of a task, see [core.Engine.Task]. Its Name must be empty: each method is a task, named as the method.
+	// So must its Presence and its Linger be, which are below.
 	Policy core.TaskPolicy
 
 	// Methods are the full names of the methods that are protected, such as "/shop.v1.Orders/Create". None: all unary methods,

@@ -23,6 +23,8 @@ func TestFaults(t *testing.T) {
 		"User: is not set":                   {},
 		"User: is set beside":                {User: anybody, SharedByAllCallers: true},
 		`Policy: has the Name "orders"`:      {User: anybody, Policy: core.TaskPolicy{Name: "orders"}},
+		"Policy: has a Presence":             {User: anybody, Policy: core.TaskPolicy{Presence: core.Optional}},
+		"Policy: has a Linger":               {User: anybody, Policy: core.TaskPolicy{Linger: time.Second}},
 		"TaskPolicy.Lease":                   {User: anybody, Policy: core.TaskPolicy{Record: core.Record{Lease: -1}}},
 		"Presence: is unknown":               {User: anybody, Presence: core.Optional + 1},
 		`Methods: holds "Create"`:            {User: anybody, Methods: []string{"Create"}},
