@@ -217,7 +217,11 @@ func (g *Guard) Do(ctx context.Context, call *Call, handler func(context.Context
 	case ran:
 		return nil, refusal
 	case err != nil:
-		return nil, reported(err)
+		if refusal = reported(err); refusal == nil { // that of ctx
+			refusal = core.NewRefusal(codes.Unfinished, err)
+			refusal.Detail = "The call had ended before the operation was begun."
+		}
+		return nil, refusal
 	}
 	answer, ok := Decode(result.Value)
 	if !ok {
