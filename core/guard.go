@@ -135,10 +135,6 @@ func (g *Guard) compile(f *faults) (*Guard, error) {
 	}
 	ofParameters := p.Key.kind == keyParams || p.Key.kind == keyFields
 	g.forgets = ofParameters && p.Retention == 0 && p.OnSuccess == byDefault && p.OnFailure == byDefault
-	if p.Key.kind == keyToken {
-		setDefault(&p.Retention, max(defaultKeyRetention, p.Key.tokens.outlasting()))
-		setDefault(&p.RememberAbandoned, max(defaultRememberAbandoned, p.Key.tokens.outlasting()))
-	}
 	if p.Key.event {
 		setDefault(&p.Retention, defaultEventRetention)
 		setDefault(&p.RememberAbandoned, p.Retention)

@@ -252,20 +252,6 @@ func (r *Run) advanced() bool {
 	return p.derived.Load() || len(p.written) > 1
 }
 
-// lookFree returns a record that is free; without a State: there is none.
-func (e *Engine) lookFree(ctx context.Context, key Key) (store.Record, error) {
-	if e.can.Fail == nil || e.can.Inspect == nil {
-		return store.Record{}, nil
-	}
-	ctx, cancel := e.storeContext(ctx)
-	defer cancel()
-	r, err := e.can.Inspect.Lookup(ctx, key.raw)
-	if errors.Is(err, store.ErrNoRecord) || err == nil && r.State != store.Free {
-		return store.Record{}, nil
-	}
-	return r, err
-}
-
 func (e *Engine) checkpoint(ctx context.Context, key Key, owner store.Owner, steps []byte) error {
 	return e.persist(ctx, "checkpoint", func(ctx context.Context) error { return e.can.Checkpoint(ctx, key.raw, owner, steps) })
 }

@@ -8,6 +8,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"hash"
 	"html/template"
@@ -19,6 +20,7 @@ import (
 	"github.com/idem-go/idem/core/adapter"
 	"github.com/idem-go/idem/core/codes"
 	"github.com/idem-go/idem/core/internal/canon"
+	"github.com/idem-go/idem/core/store"
 )
 
 // Where a token is read from.
@@ -42,11 +44,6 @@ const (
 	tokenSigned  = tokenExpiry + tokenID
 	tokenBytes   = tokenSigned + sha256.Size
 	tokenLength  = len(tokenVersion) + tokenBytes/3*4
-
-	// expiredUse is the fingerprint of a claim that only finds out whether an expired token has been used
-	// before. It is no digest. A record that the claim leaves behind is never taken over; it is forgotten when
-	// its lease has passed (those of version 0.1.0, after RememberAbandoned).
-	expiredUse = "expired"
 )
 
 // TokenConfig configures [Tokens]. The zero TokenConfig is for a single process.
@@ -354,6 +351,57 @@ func (f *httpOperation) deriveFromToken(user User, readBody func() ([]byte, *Ref
 	return found
 }
 
+// An expired token goes on with what was begun in time, and begins nothing: the next four functions see to that. Whether
+// there is such a thing, its claim finds out.
+
+// expiredUse is the fingerprint of a claim that only finds out whether an expired token has been used
+// before. It is no digest. A record that the claim leaves behind is never taken over; it is forgotten when
+// its lease has passed (those of version 0.1.0, after RememberAbandoned).
+const expiredUse = "expired"
+
+// beginNothing makes the claim of an expired token one that takes over nothing unasked. If it can't be released, it must
+// not pass for a run that was begun, and is valid for its lease only, because the token may be renewed.
+func (c *claimant) beginNothing() {
+	if c.id.expired {
+		c.claim.Takeover, c.claim.Fingerprint, c.claim.Raw, c.claim.Retention = false, expiredUse, 0, 0
+	}
+}
+
+// goOn makes the claim of an expired token that of a run, if a free record has kept the operation: that had its token in time.
+// If it has kept another one, a claim would end that, or forget the number of its attempt: goOn returns what is found in its place.
+func (c *claimant) goOn(ctx context.Context) (found store.Grant, err error) {
+	e := c.guard.engine
+	if !c.id.expired || c.claim.Attempt != 0 || e.can.Fail == nil || e.can.Inspect == nil {
+		return found, nil
+	}
+	ctx, cancel := e.storeContext(ctx)
+	defer cancel()
+	r, err := e.can.Inspect.Lookup(ctx, c.id.key.raw)
+	switch {
+	case errors.Is(err, store.ErrNoRecord):
+		return found, nil
+	case err != nil || r.State != store.Free:
+		return found, err
+	case r.ID != (store.ID{}) && r.Fingerprint == c.id.fingerprint:
+		c.forRun()
+		return found, nil
+	}
+	return store.Grant{State: store.Running, ID: r.ID, Fingerprint: expiredUse}, nil
+}
+
+// tokenExpired reports whether an expired token was not used in time, or its claim has left its record behind.
+func (c *claimant) tokenExpired(grant store.Grant) bool {
+	if grant.State == store.Acquired {
+		return c.id.expired && (grant.Attempt == 1 || grant.Free && grant.ID == c.claim.ID)
+	}
+	return c.ofExpiredUse(grant) && (c.id.expired || grant.State != store.Running) // a running one may be released soon
+}
+
+// ofExpiredUse reports whether a record that is there is the claim of an expired token. (A task may have the same fingerprint.)
+func (c *claimant) ofExpiredUse(grant store.Grant) bool {
+	return grant.Fingerprint == expiredUse && !c.guard.task
+}
+
 // sentToken returns the token of a request whose body has been read, and which has none in its header.
 // The canonical text of this one field is its name and value: a token holds nothing that is escaped, and
 // a field that was sent twice is no token.
@@ -385,7 +433,7 @@ func mustCompile(path string) *canon.Paths {
 	return p
 }
 
-// compileToken checks a policy whose key is a token.
+// compileToken checks a policy whose key is a token, and has its records outlast it.
 func (g *Guard) compileToken(f *faults) {
 	p, t := &g.policy, g.policy.Key.tokens
 	f.addIf(p.Name == "", "Name", "is empty; it is the purpose to which a token is bound")
@@ -399,4 +447,6 @@ func (g *Guard) compileToken(f *faults) {
 	f.addIf(p.RememberAbandoned > 0 && p.RememberAbandoned < t.outlasting(), "RememberAbandoned", why, p.RememberAbandoned, t.outlasting())
 	f.addIf(t.random && !g.engine.can.InProcess, "Key",
 		"is a Token with a random secret, and the store is not one of the process: the others could not check what it issues; set TokenConfig.Secrets")
+	setDefault(&p.Retention, max(defaultKeyRetention, t.outlasting()))
+	setDefault(&p.RememberAbandoned, max(defaultRememberAbandoned, t.outlasting()))
 }

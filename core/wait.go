@@ -301,7 +301,7 @@ func (k *wait) ask(ctx context.Context) (grant store.Grant) {
 		case place == 0, place > latest: // who has come since may wait for another run
 		case grant.State == store.Done,
 			grant.State == store.Running && !v.mayWait(grant),
-			grant.State == store.Abandoned && v.guard == w.guard && v.id.fingerprint == w.id.fingerprint && v.id.expired == w.id.expired:
+			grant.State == store.Abandoned && v.guard == w.guard && v.claim.Fingerprint == w.claim.Fingerprint:
 			k.answer(v, found)
 		}
 	}
