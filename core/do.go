@@ -297,13 +297,16 @@ func (t *taskCall) identify() identity {
 
 // run runs the function under the claim of c.
 func (t *taskCall) run(c *runContext) error {
-	ending := adapter.Unrendered // until the function has returned
-	defer func() { c.settlePanic(ending) }()
+	told := adapter.Unrendered // until the function has returned
+	defer func() { c.settlePanic(told) }()
 	c.announce()
 	t.attempt = c.attempt
 	err := t.fn(c)
-	ending = adapter.Answered
-	o := outcome{failed: err != nil, again: true, err: err}
+	told = adapter.Answered
+	o := outcome{again: true, err: err}
+	if err != nil {
+		o.ending = hasFailed
+	}
 	if t.guard.policy.Duplicate.kind != rejects { // else the value is never replayed
 		o.result = unavailable
 	}
