@@ -86,8 +86,8 @@ var _ connect.Interceptor = (*Guard)(nil)
 
 // New makes a guard. The error joins all faults of c, each a *[core.ConfigError].
 func New(engine *core.Engine, c Config) (*Guard, error) {
-	kit, err := rpckit.New(engine, rpckit.Config{Policy: c.Policy, Methods: c.Methods, Presence: c.Presence, User: c.User,
-		SharedByAllCallers: c.SharedByAllCallers, Authorize: c.Authorize, StoredMetadata: c.StoredMetadata, Linger: c.Linger})
+	kit, err := rpckit.New(engine, rpckit.Config{Package: "connectidem", Policy: c.Policy, Methods: c.Methods, Presence: c.Presence,
+		User: c.User, SharedByAllCallers: c.SharedByAllCallers, Authorize: c.Authorize, StoredMetadata: c.StoredMetadata, Linger: c.Linger})
 	if err != nil {
 		return nil, err
 	}

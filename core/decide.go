@@ -101,8 +101,8 @@ func (g *Guard) duplicate(grant store.Grant) decision {
 		return decision{action: toRefuse, refusal: refusalKeyExpired, grant: grant}
 	case g.policy.Duplicate.kind != rejects, g.policy.Key.event:
 		return decision{action: toReplay, grant: grant}
-	case unopened(grant.Result) != nil:
-		return decision{action: toRefuse, refusal: refusalUnavailable, cause: unopened(grant.Result), grant: grant}
+	case grant.Unopened != nil:
+		return decision{action: toRefuse, refusal: refusalUnavailable, cause: grant.Unopened, grant: grant}
 	case bytes.Equal(grant.Result, failed):
 		return decision{action: toRefuse, refusal: g.refusedFailed, grant: grant}
 	}

@@ -45,8 +45,8 @@ func (t *Task) Record() Record { return t.guard.policy.Record }
 // Digest returns a digest of content, of 64 hexadecimal digits, for keys ([Call].Key) that are made of it. It is SHA-256; under
 // [Config].Seal it is HMAC-SHA-256, bound to the task's name, so that who reads the key can't find the content by trying.
 func (t *Task) Digest(content []byte) string {
-	if s := t.guard.engine.seal; s.seals() {
-		return s.digest(t.guard.taskKey(Call{}), content)
+	if d := t.guard.engine.digests; d.written() {
+		return d.of(t.guard.taskKey(Call{}), content)
 	}
 	sum := sha256.Sum256(content)
 	return hex.EncodeToString(sum[:])
@@ -294,21 +294,24 @@ func (t *taskCall) identify() identity {
 		sum := sha256.Sum256([]byte(id.fingerprint))
 		id.fingerprint = hex.EncodeToString(sum[:])
 	}
-	if s := t.guard.engine.seal; s != nil && id.fingerprint != "" {
-		id.fingerprint, id.other = forms(s, id.fingerprint, s.digest(id.key, []byte(t.call.Fingerprint)))
+	if d := t.guard.engine.digests; d != nil && id.fingerprint != "" {
+		id.fingerprint, id.other = forms(d, id.fingerprint, d.of(id.key, []byte(t.call.Fingerprint)))
 	}
 	return id
 }
 
 // run runs the function under the claim of c.
 func (t *taskCall) run(c *runContext) error {
-	ending := adapter.Unrendered // until the function has returned
-	defer func() { c.settlePanic(ending) }()
+	told := adapter.Unrendered // until the function has returned
+	defer func() { c.settlePanic(told) }()
 	c.announce()
 	t.attempt = c.attempt
 	err := t.fn(c)
-	ending = adapter.Answered
-	o := outcome{failed: err != nil, again: true, err: err}
+	told = adapter.Answered
+	o := outcome{again: true, err: err}
+	if err != nil {
+		o.ending = hasFailed
+	}
 	if t.guard.policy.Duplicate.kind != rejects { // else the value is never replayed
 		o.result = unavailable
 	}
@@ -328,7 +331,7 @@ func (t *taskCall) run(c *runContext) error {
 // replay decodes a stored value, if there is one.
 func (t *taskCall) replay(grant store.Grant) (ok bool, err error) {
 	if len(grant.Result) == 0 || grant.Result[0] != resultValue {
-		return false, unopened(grant.Result)
+		return false, grant.Unopened
 	}
 	err = t.decode(grant.Result[1:])
 	return err == nil, err

@@ -254,7 +254,8 @@ func CompareContent(options ...Option) EventOption {
 // eventID is the key of a SignedEvent. The route is not a part of it, so that it needs no pattern.
 func eventID(r *Request) (string, error) { return r.CallerEvent, nil }
 
-var errEventPath = errors.New("core: the route of an event has no pattern: with another path, which no sender of webhooks signs, the event would run again")
+var errEventPath = errors.New("idem: CallerEvent needs a route with a pattern: " +
+	"senders do not sign the path, so the same event on another path would run again")
 
 // compileKey checks and compiles the key source.
 func (g *Guard) compileKey(f *faults) {

@@ -63,7 +63,7 @@ func (g *Guard) compileParameters(f *faults) {
 		f.addIf(k.withoutFileNames, "Key", why, "WithoutFileNames")
 		f.addIf(p.Compare != byMeaning, "Compare", "%s", none)
 	} else {
-		f.addIf(forbidden && !g.engine.seal.seals(), "Digest", "must be SHA256 under FIPS 140")
+		f.addIf(forbidden && !g.engine.digests.written(), "Digest", "must be SHA256 under FIPS 140")
 	}
 	f.addIf(k.withoutFiles && k.withoutFileNames, "Key", "WithoutFileNames has no effect with WithoutFiles, which leaves the names out as well; leave one of the two out")
 
@@ -96,10 +96,10 @@ func (g *Guard) compileParameters(f *faults) {
 		excluded = append(slices.Clone(excluded), k.memberPath())
 	}
 	g.params.Exclude = compilePaths(f, "Exclude", excluded)
-	if s := g.engine.seal; s != nil {
-		plain, sealed := g.params, g.params
-		sealed.Algorithm, sealed.MAC = canon.SHA256, s.digests
-		own, other := forms(s, &plain, &sealed)
+	if d := g.engine.digests; d != nil {
+		plain, keyed := g.params, g.params
+		keyed.Algorithm, keyed.MAC = canon.SHA256, d.mac
+		own, other := forms(d, &plain, &keyed)
 		if g.params = *own; other != &plain || !forbidden {
 			g.other = other
 		}

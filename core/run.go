@@ -181,12 +181,12 @@ type runContext struct {
 	cancel    context.CancelCauseFunc
 	cause     error // why the context was ended; nil: it was not
 	lingering *time.Timer
-	forgets   bool           // it leaves no record if it succeeds
-	partSent  bool           // a part of the response has gone out
-	streamed  bool           // … and the client has seen it at once
-	unseen    bool           // a stream was held back, because the client had left
-	early     adapter.Ending // what the context told when the handler returned: Answered, gaveUp or Cut; see ending
-	echoed    []string       // the fields of EchoKey, of its own guard and of those further in
+	forgets   bool     // it leaves no record if it succeeds
+	partSent  bool     // a part of the response has gone out
+	streamed  bool     // … and the client has seen it at once
+	unseen    bool     // a stream was held back, because the client had left
+	early     ending   // what the context told when the handler returned: succeeded (nothing), gaveUp or cut; see ending
+	echoed    []string // the fields of EchoKey, of its own guard and of those further in
 }
 
 // begin makes the run of a claim that c has acquired. It returns nil if no more runs may begin. outer is the run in
@@ -325,21 +325,25 @@ func (c *runContext) returned() {
 	defer c.mu.Unlock()
 	switch {
 	case c.streamed && (over || c.values.Err() != nil), c.unseen && over:
-		c.early = adapter.Cut // the handler may have seen the client leave before the run's context has ended
+		c.early = cut // the handler may have seen the client leave before the run's context has ended
 	case over:
 		c.early = gaveUp
 	}
 }
 
-// ending joins what the adapter has told of the run's ending with what the context told.
-func (c *runContext) ending(told adapter.Ending) adapter.Ending {
+// ending joins what the adapter has told of the run's ending with what the context told. An answer counts as a success here.
+func (c *runContext) ending(told adapter.Ending) ending {
 	switch {
-	case c.early == adapter.Cut:
-		return max(told, adapter.Cut)
-	case c.early == gaveUp && told == adapter.Empty && Disposition(c.decided.Load()) != Keep:
+	case told == adapter.RunsOn:
+		return runsOn
+	case told == adapter.Cut, c.early == cut:
+		return cut
+	case told == adapter.Empty && c.early == gaveUp && Disposition(c.decided.Load()) != Keep:
 		return gaveUp
+	case told == adapter.Answered, told == adapter.Empty:
+		return succeeded
 	}
-	return told
+	return unanswered
 }
 
 // MayStream implements the method of [adapter.Sender].

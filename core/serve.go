@@ -144,12 +144,12 @@ func (f *httpOperation) replayable(ctx context.Context, grant store.Grant) (*Ref
 			return refusalNotAuthorized, err
 		}
 	}
-	decoded, unread := decodeResponse(&f.resp, grant.Result), unopened(grant.Result)
+	decoded := decodeResponse(&f.resp, grant.Result)
 	switch {
 	case f.guard.policy.Key.event && !(decoded && isSuccess(&f.resp)): // its sender is not to come again
 		f.resp = Response{Status: http.StatusOK, Header: append(f.resp.Header[:0], Field{Name: ReplayedHeader, Value: "true"})}
 	case !decoded:
-		return refusalUnavailable, unread
+		return refusalUnavailable, grant.Unopened
 	}
 	if own := f.guard.policy.Replayed; own != nil {
 		if made := own(ctx, &f.req, &f.resp); made != nil {
@@ -164,7 +164,7 @@ func (f *httpOperation) replayable(ctx context.Context, grant store.Grant) (*Ref
 		echoes(ctx, f.echo[0].Name)
 		f.resp.Header = append(f.resp.Header, f.echo[0], expires(grant.Remaining))
 	}
-	return nil, unread
+	return nil, grant.Unopened
 }
 
 func (f *httpOperation) refuse(ctx context.Context, r *Refusal) error {

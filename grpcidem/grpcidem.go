@@ -89,8 +89,8 @@ type Guard struct {
 
 // New makes a guard. The error joins all faults of c, each a *[core.ConfigError].
 func New(engine *core.Engine, c Config) (*Guard, error) {
-	kit, err := rpckit.New(engine, rpckit.Config{Policy: c.Policy, Methods: c.Methods, Presence: c.Presence, User: c.User,
-		SharedByAllCallers: c.SharedByAllCallers, Authorize: c.Authorize, StoredMetadata: c.StoredMetadata, Linger: c.Linger})
+	kit, err := rpckit.New(engine, rpckit.Config{Package: "grpcidem", Policy: c.Policy, Methods: c.Methods, Presence: c.Presence,
+		User: c.User, SharedByAllCallers: c.SharedByAllCallers, Authorize: c.Authorize, StoredMetadata: c.StoredMetadata, Linger: c.Linger})
 	if err != nil {
 		return nil, err
 	}

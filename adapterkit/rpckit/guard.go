@@ -18,6 +18,8 @@ import (
 
 // Config is what the Configs of both packages have in common. They say what it means.
 type Config struct {
+	// Package is the name of the package whose Config it is. Faults begin with it.
+	Package            string
 	Policy             core.TaskPolicy
 	Methods            []string
 	Presence           core.Presence
@@ -45,7 +47,7 @@ func New(engine *core.Engine, c Config) (*Guard, error) {
 	var errs []error
 	addIf := func(bad bool, field, format string, args ...any) {
 		if bad {
-			errs = append(errs, &core.ConfigError{Field: "Config." + field, Problem: fmt.Sprintf(format, args...)})
+			errs = append(errs, &core.ConfigError{Field: c.Package + ".Config." + field, Problem: fmt.Sprintf(format, args...)})
 		}
 	}
 	addIf(c.Policy.Name != "", "Policy", "has the Name %q; the name of a task is the method's", c.Policy.Name)
@@ -132,7 +134,7 @@ func (g *Guard) Protects(m Method) bool {
 func (g *Guard) Passing(methods []Method) (passing []string, err error) {
 	var errs []error
 	fault := func(name, problem string) {
-		errs = append(errs, &core.ConfigError{Field: "Config.Methods", Problem: name + " " + problem})
+		errs = append(errs, &core.ConfigError{Field: g.config.Package + ".Config.Methods", Problem: name + " " + problem})
 	}
 	missing := slices.Clone(g.config.Methods)
 	for _, m := range methods {

@@ -25,7 +25,7 @@ func TestFaults(t *testing.T) {
 		`Policy: has the Name "orders"`:      {User: anybody, Policy: core.TaskPolicy{Name: "orders"}},
 		"Policy: has a Presence":             {User: anybody, Policy: core.TaskPolicy{Presence: core.Optional}},
 		"Policy: has a Linger":               {User: anybody, Policy: core.TaskPolicy{Linger: time.Second}},
-		"TaskPolicy.Lease":                   {User: anybody, Policy: core.TaskPolicy{Record: core.Record{Lease: -1}}},
+		"Lease: is -1ns":                     {User: anybody, Policy: core.TaskPolicy{Record: core.Record{Lease: -1}}},
 		"Presence: is unknown":               {User: anybody, Presence: core.Optional + 1},
 		`Methods: holds "Create"`:            {User: anybody, Methods: []string{"Create"}},
 		"Methods: names /a.B/C twice":        {User: anybody, Methods: []string{"/a.B/C", "/a.B/C"}},
@@ -40,8 +40,13 @@ func TestFaults(t *testing.T) {
 		"Authorize: has no effect":           {User: anybody, Authorize: func(context.Context, string, any) error { return nil }, Policy: core.TaskPolicy{Duplicate: core.Reject("")}},
 		"StoredMetadata: idempotent-replaye": {User: anybody, StoredMetadata: []string{"Idempotent-Replayed"}},
 	} {
+		c.Package = "shoprpc"
 		_, err := rpckit.New(core.MustNew(core.Config{}), c)
-		require.ErrorContains(t, err, fault)
+		of := "idem: shoprpc.Config."
+		if strings.HasPrefix(fault, "Lease") {
+			of = "idem: TaskPolicy."
+		}
+		require.ErrorContains(t, err, of+fault)
 		require.ErrorAs(t, err, new(*core.ConfigError))
 		require.Len(t, strings.Split(err.Error(), "\n"), 1, "no other fault: %v", err)
 	}
