@@ -282,7 +282,7 @@ func (t *taskCall) identify() identity {
 		return id
 	}
 	id.key = t.guard.taskKey(t.call)
-	if t.guard.policy.Key.ignoreFingerprint {
+	if t.guard.ignores {
 		return id // a record with another one would not go on
 	}
 	if id.fingerprint = t.call.Fingerprint; len(id.fingerprint) > 64 {

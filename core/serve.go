@@ -146,7 +146,7 @@ func (f *httpOperation) replayable(ctx context.Context, grant store.Grant) (*Ref
 	}
 	decoded, unread := decodeResponse(&f.resp, grant.Result), unopened(grant.Result)
 	switch {
-	case f.guard.policy.Key.event && !(decoded && isSuccess(&f.resp)): // its sender is not to come again
+	case f.guard.ofEvents() && !(decoded && isSuccess(&f.resp)): // its sender is not to come again
 		f.resp = Response{Status: http.StatusOK, Header: append(f.resp.Header[:0], Field{Name: ReplayedHeader, Value: "true"})}
 	case !decoded:
 		return refusalUnavailable, unread

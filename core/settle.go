@@ -147,7 +147,7 @@ func (c *runContext) endedWith(o *outcome, s *settlement, decided Disposition) u
 		if s.instead != nil {
 			u.goesOn = FailedByStatus(&Response{Status: s.instead.Status}) || s.instead.RetryAfter > 0
 		}
-		u.goesOn = (u.goesOn || g.policy.Key.event) && decided != Release // a sender tries again whatever the answer
+		u.goesOn = (u.goesOn || g.ofEvents()) && decided != Release // a sender tries again whatever the answer
 	}
 	return u
 }
