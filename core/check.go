@@ -15,7 +15,8 @@ func (p *Policy) check(f *faults) {
 
 	f.addIf(p.FailOpen && p.Abandoned.uncertain, "FailOpen",
 		"contradicts Abandoned: Uncertain: while the store is down, it would run what nobody may run again; leave one of the two out")
-	f.addIf(p.OnSuccess == Release && p.Duplicate.kind == replays, "OnSuccess", "is Release, so that there is nothing to replay: Reject or Wait goes with it")
+	f.addIf(p.OnSuccess == Release && p.Duplicate.kind == replays, "OnSuccess",
+		"is Release, so that there is nothing to replay: Reject or Wait goes with it")
 	if p.keepsNothing() {
 		// DoubleClick sets both.
 		f.addIf(p.Retention > 0 && !p.RetainFromStart, "Retention", keepsNothing)
@@ -42,13 +43,15 @@ func (g *Guard) compileHTTP(f *faults) {
 	}
 	f.addIf(g.user.fault != "", "User", "%s", g.user.fault)
 	f.addIf(g.user.isZero(), "User",
-		"is not set, nor is Config.User: without it one caller could be given another's response (UserFromCaller if all requests are signed, SharedByAllCallers if that is meant)")
+		"is not set, nor is Config.User: without it one caller could be given another's response "+
+			"(UserFromCaller if all requests are signed, SharedByAllCallers if that is meant)")
 	switch {
 	case p.RefuseExpired == 0:
 	case p.RefuseExpired < 0:
 		f.add("RefuseExpired", "is negative: %v", p.RefuseExpired)
 	case !g.chosen():
-		f.add("RefuseExpired", "is for keys that somebody has chosen (Header, Func, BodyKey, CallerEvent): a token has an expiry of its own, and equal parameters may be meant again")
+		f.add("RefuseExpired", "is for keys that somebody has chosen (Header, Func, BodyKey, CallerEvent): a token has an expiry "+
+			"of its own, and equal parameters may be meant again")
 	case p.keepsNothing():
 		f.add("RefuseExpired", "has no effect: OnSuccess and OnFailure keep nothing that could expire; leave it out, or keep successes")
 	case g.engine.can.Outlive == nil:

@@ -97,12 +97,11 @@ func (f *httpOperation) derive() identity {
 }
 
 func (k *paramsKey) derive(f *httpOperation) identity {
-	user, refused, err := f.read()
-	if refused != nil {
+	if refused, err := f.read(); refused != nil {
 		return identity{refusal: refused, cause: err}
 	}
 	g, in := f.guard, f.parameters()
-	key := append(g.appendOperation(f.scratch[:0], user, f.req.Method, f.req.Route), "P="...)
+	key := append(g.appendOperation(f.scratch[:0], f.user, f.req.Method, f.req.Route), "P="...)
 	key, info := g.identity.AppendDigest(key, &in)
 	f.scratch = key
 	if len(k.fields) > 0 && info.Selected == 0 {
@@ -133,16 +132,14 @@ func (k *headerKey) derive(f *httpOperation) identity {
 	if k.echo {
 		f.echo[0] = Field{Name: k.field, Value: strings.Clone(field)}
 	}
-	user, refused, err := f.read()
-	if refused != nil {
+	if refused, err := f.read(); refused != nil {
 		return identity{refusal: refused, cause: err}
 	}
-	return k.chosen(f, user, key)
+	return k.chosen(f, key)
 }
 
 func (k *funcKey) derive(f *httpOperation) identity {
-	user, refused, err := f.read()
-	if refused != nil {
+	if refused, err := f.read(); refused != nil {
 		return identity{refusal: refused, cause: err}
 	}
 	key, err := k.fn(&f.req)
@@ -154,16 +151,16 @@ func (k *funcKey) derive(f *httpOperation) identity {
 	case key == "":
 		return identity{refusal: refusalKeyMissing}
 	}
-	return k.chosen(f, user, key)
+	return k.chosen(f, key)
 }
 
-// chosen is the identity of a key that somebody has chosen for an operation of user and route.
-func (k *chosenKey) chosen(f *httpOperation, user User, chosen string) identity {
+// chosen is the identity of a key that somebody has chosen for an operation of its user and route.
+func (k *chosenKey) chosen(f *httpOperation, chosen string) identity {
 	if k.valid != nil && !k.valid(chosen) {
 		return identity{refusal: refusalKeyInvalid, cause: errCheckedKey}
 	}
 	in := f.parameters()
-	key := f.guard.appendOperation(f.scratch[:0], user, f.req.Method, f.req.Route)
+	key := f.guard.appendOperation(f.scratch[:0], f.user, f.req.Method, f.req.Route)
 	if k.scope != nil {
 		key = appendScope(key, k.scope(&f.req))
 	}
@@ -172,8 +169,7 @@ func (k *chosenKey) chosen(f *httpOperation, user User, chosen string) identity 
 
 // derive makes the key of the event's id and the policy's name. The route is not a part of it, so that it needs no pattern.
 func (*eventKey) derive(f *httpOperation) identity {
-	user, refused, err := f.read()
-	if refused != nil {
+	if refused, err := f.read(); refused != nil {
 		return identity{refusal: refused, cause: err}
 	}
 	event := f.req.CallerEvent
@@ -184,7 +180,7 @@ func (*eventKey) derive(f *httpOperation) identity {
 		return identity{refusal: refusalKeyInvalid}
 	}
 	in := f.parameters()
-	key := appendPart(f.guard.appendBeginning(f.scratch[:0], user), f.guard.policy.Name)
+	key := appendPart(f.guard.appendBeginning(f.scratch[:0], f.user), f.guard.policy.Name)
 	return f.withFingerprint(appendPart(append(key, "E="...), event), &in)
 }
 
@@ -192,21 +188,19 @@ func (*eventKey) derive(f *httpOperation) identity {
 const maxKey = 255
 
 // read finds the user, and then reads the body.
-func (f *httpOperation) read() (User, *Refusal, error) {
-	user, refused, err := f.sender()
-	if refused == nil {
-		refused, err = f.readBody()
+func (f *httpOperation) read() (*Refusal, error) {
+	if refused, err := f.findUser(); refused != nil {
+		return refused, err
 	}
-	return user, refused, err
+	return f.readBody()
 }
 
-// sender finds the user.
-func (f *httpOperation) sender() (User, *Refusal, error) {
-	user, err := f.guard.findUser(&f.req)
-	if err != nil || user.ID == "" && !user.Shared {
-		return User{}, refusalUserMissing, tellOnce(err)
+func (f *httpOperation) findUser() (*Refusal, error) {
+	var err error
+	if f.user, err = f.guard.findUser(&f.req); err != nil || f.user.ID == "" && !f.user.Shared {
+		return refusalUserMissing, tellOnce(err)
 	}
-	return user, nil, nil
+	return nil, nil
 }
 
 // readBody reads the body of the request. That of [Guard.Key] is there.
@@ -291,7 +285,8 @@ func (f *httpOperation) count(names []string) {
 
 var errCheckedKey = errors.New("idem: the function of CheckKey does not take the key")
 
-var errPreforked = errors.New("idem: the application runs as several processes (Prefork), and the store is one of each process; set Config.Store to one that they share")
+var errPreforked = errors.New("idem: the application runs as several processes (Prefork), and the store is one of each process; " +
+	"set Config.Store to one that they share")
 
 func (g *Guard) findUser(r *Request) (User, error) {
 	if g.callers && r.Caller != "" {

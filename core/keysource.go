@@ -283,7 +283,8 @@ func CompareContent(options ...Option) EventOption {
 	}
 }
 
-var errEventPath = errors.New("core: the route of an event has no pattern: with another path, which no sender of webhooks signs, the event would run again")
+var errEventPath = errors.New("core: the route of an event has no pattern: with another path, which no sender of webhooks signs, " +
+	"the event would run again")
 
 func (k *paramsKey) compile(g *Guard, f *faults) {
 	p := &g.policy

@@ -91,7 +91,8 @@ func (g *Guard) compileParameters(f *faults, k *parameters) {
 		f.addIf(k.withoutFileNames, "Key", without, "WithoutFileNames")
 	}
 	f.addIf(forbidden && !g.ignores && !g.engine.seal.seals(), "Digest", "must be SHA256 under FIPS 140")
-	f.addIf(k.withoutFiles && k.withoutFileNames, "Key", "WithoutFileNames has no effect with WithoutFiles, which leaves the names out as well; leave one of the two out")
+	f.addIf(k.withoutFiles && k.withoutFileNames, "Key",
+		"WithoutFileNames has no effect with WithoutFiles, which leaves the names out as well; leave one of the two out")
 	f.addIf(p.Compare > RawBody, "Compare", "is unknown: %d", p.Compare)
 
 	g.headers = slices.Clone(k.headers)
@@ -100,11 +101,13 @@ func (g *Guard) compileParameters(f *faults, k *parameters) {
 		name = http.CanonicalHeaderKey(name)
 		f.addIf(slices.Contains(conditions[:], name), "Key", "RequestHeaders: %s counts in any case; leave it out", name)
 		f.addIf(name == k.field, "Key", "RequestHeaders: %s is the key; leave it out", name)
-		f.addIf(contains(neverStored, name), "Key", "RequestHeaders: %s belongs to one message, and is not seen alike through every adapter; leave it out", name)
+		f.addIf(contains(neverStored, name), "Key",
+			"RequestHeaders: %s belongs to one message, and is not seen alike through every adapter; leave it out", name)
 		f.addIf(slices.Contains(g.headers[:i], name), "Key", "RequestHeaders: %s is named twice", name)
 		g.headers[i] = name
 	}
-	g.params = canon.Rules{Algorithm: p.Digest, WithoutFiles: k.withoutFiles, WithoutFileNames: k.withoutFileNames, RawBody: p.Compare == RawBody}
+	g.params = canon.Rules{Algorithm: p.Digest, RawBody: p.Compare == RawBody,
+		WithoutFiles: k.withoutFiles, WithoutFileNames: k.withoutFileNames}
 	excluded := k.excluded
 	if k.path != "" {
 		excluded = append(slices.Clone(excluded), k.path)

@@ -69,6 +69,7 @@ type httpOperation struct {
 	x       adapter.Exchange
 	req     Request
 	resp    Response
+	user    User           // of the request, once it has been found
 	scratch []byte         // the key under construction, then the result to be stored
 	echo    [2]Field       // of EchoKey; the first is empty if nothing is to be echoed
 	counted []adapter.Pair // the header fields that count as parameters

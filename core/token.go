@@ -321,12 +321,12 @@ func (t *Tokens) outlasting() time.Duration { return t.lifetime + tokenMargin }
 
 // derive makes the key of the token, and of its purpose in place of the route.
 func (k *tokenKey) derive(f *httpOperation) identity {
-	user, refused, err := f.sender()
+	refused, err := f.findUser()
 	if refused != nil {
 		return identity{refusal: refused, cause: err}
 	}
 	g, r, t := f.guard, &f.req, k.tokens
-	who := appendUser(make([]byte, 0, 96), user)
+	who := appendUser(make([]byte, 0, 96), f.user)
 	var id token
 	sent, lines := r.Headers.Header(TokenHeader, 0)
 	if lines > 1 {
