@@ -135,9 +135,9 @@ func Observers(observers ...func(context.Context, Event)) func(context.Context, 
 
 // LogEvents returns an observer for [Config.Observe] that logs to logger. Warnings are: a takeover, a
 // lease, record or result that could not be kept, a record that is not settled yet ([Unsettled]), a panic, an uncertain
-// outcome, a key that is ignored, and a refusal that is the service's own fault, [codes.NoRun] from a handler and [ErrSealed] included. The refusals of clients
-// (4xx) are logged at the level refusals, a local store and a record that was settled late at the info level, everything else at the
-// debug level. Raw keys are not logged.
+// outcome, a key that is ignored, and a refusal that is the service's own fault, [codes.NoRun] from a handler and [ErrSealed]
+// included. The refusals of clients (4xx) are logged at the level refusals, a local store and a record that was settled late at
+// the info level, everything else at the debug level. Raw keys are not logged.
 func LogEvents(logger *slog.Logger, refusals slog.Level) func(context.Context, Event) {
 	return func(ctx context.Context, e Event) {
 		level, what := e.level(refusals), e.Kind.String()
