@@ -128,8 +128,7 @@ func (c *claimant) mayWait(grant store.Grant) bool {
 
 // keyReused reports whether the record under the key has other parameters.
 func (c *claimant) keyReused(grant store.Grant) bool {
-	return grant.State != store.Acquired && !c.guard.policy.Key.ignoreFingerprint &&
-		!c.id.has(grant.Fingerprint) && !c.ofExpiredUse(grant)
+	return grant.State != store.Acquired && !c.guard.ignores && !c.id.has(grant.Fingerprint) && !c.ofExpiredUse(grant)
 }
 
 // giveBack releases the claim, if it is held.
@@ -144,7 +143,7 @@ func (c *claimant) giveBack(ctx context.Context, grant store.Grant) error {
 // that caused it, or prepares the claim to be acquired once more.
 func (c *claimant) recover(ctx context.Context, abandoned store.Grant) (done *store.Grant, refusal *Refusal, err error) {
 	attempt, policy := abandoned.Attempt, &c.guard.policy
-	if (policy.Key.ignoreFingerprint || c.id.has(abandoned.Fingerprint)) && c.id.fingerprint != abandoned.Fingerprint { // it is from before the policy, or Config.Seal, said so
+	if (c.guard.ignores || c.id.has(abandoned.Fingerprint)) && c.id.fingerprint != abandoned.Fingerprint { // it is from before the policy, or Config.Seal, said so
 		c.id.fingerprint = abandoned.Fingerprint
 		c.resetClaim()
 		if c.claim.Takeover {

@@ -281,13 +281,13 @@ func (t *taskCall) do(ctx context.Context) error {
 func (t *taskCall) identify() identity {
 	id := identity{route: "DO " + t.guard.policy.Name}
 	if t.call.Key == "" {
-		if id.pass = t.guard.policy.Key.presence == Optional; !id.pass {
+		if id.pass = t.guard.keyless; !id.pass {
 			id.refusal = refusalKeyMissing
 		}
 		return id
 	}
 	id.key = t.guard.taskKey(t.call)
-	if t.guard.policy.Key.ignoreFingerprint {
+	if t.guard.ignores {
 		return id // a record with another one would not go on
 	}
 	if id.fingerprint = t.call.Fingerprint; len(id.fingerprint) > 64 {

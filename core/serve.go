@@ -69,6 +69,7 @@ type httpOperation struct {
 	x       adapter.Exchange
 	req     Request
 	resp    Response
+	user    User           // of the request, once it has been found
 	scratch []byte         // the key under construction, then the result to be stored
 	echo    [2]Field       // of EchoKey; the first is empty if nothing is to be echoed
 	counted []adapter.Pair // the header fields that count as parameters
@@ -146,7 +147,7 @@ func (f *httpOperation) replayable(ctx context.Context, grant store.Grant) (*Ref
 	}
 	decoded := decodeResponse(&f.resp, grant.Result)
 	switch {
-	case f.guard.policy.Key.event && !(decoded && isSuccess(&f.resp)): // its sender is not to come again
+	case f.guard.ofEvents() && !(decoded && isSuccess(&f.resp)): // its sender is not to come again
 		f.resp = Response{Status: http.StatusOK, Header: append(f.resp.Header[:0], Field{Name: ReplayedHeader, Value: "true"})}
 	case !decoded:
 		return refusalUnavailable, grant.Unopened

@@ -146,12 +146,12 @@ func (c *runContext) endedWith(o *outcome, s *settlement, decided Disposition) u
 		u.event.Err = r
 	}
 	// What an earlier run has kept stays so, unless this one has advanced, or is to end it.
-	if u.fail = s.failed && g.engine.can.Fail != nil && (c.advanced() || c.goesOn && decided == Release); u.fail {
+	if u.fail = s.failed && g.engine.can.Fail != nil && (c.advanced() || c.origin == continues && decided == Release); u.fail {
 		u.goesOn = o.again || o.panicked
 		if s.instead != nil {
 			u.goesOn = FailedByStatus(&Response{Status: s.instead.Status}) || s.instead.RetryAfter > 0
 		}
-		u.goesOn = (u.goesOn || g.policy.Key.event) && decided != Release // a sender tries again whatever the answer
+		u.goesOn = (u.goesOn || g.ofEvents()) && decided != Release // a sender tries again whatever the answer
 	}
 	return u
 }
@@ -164,7 +164,7 @@ func (c *runContext) settlePanic(told adapter.Ending) {
 		return // an observer has panicked
 	}
 	c.mu.Lock()
-	if told == adapter.Unrendered && c.partSent {
+	if told == adapter.Unrendered && c.sent != nothingSent {
 		told = adapter.Cut
 	}
 	c.mu.Unlock()

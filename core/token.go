@@ -146,11 +146,18 @@ func MustTokens(c TokenConfig) *Tokens {
 // An expired token is refused for a first use only: while its record is kept, a user who submits again gets the receipt. So the policy's
 // Retention and RememberAbandoned must outlast the token's lifetime by 5 minutes; by default they do.
 func Token(t *Tokens, options ...Option) KeySource {
-	s := KeySource{kind: keyToken, tokens: t}
+	k := &tokenKey{tokens: t}
+	k.field, k.path = TokenHeader, TokenField
 	for _, o := range options {
-		o(&s)
+		o(&k.parameters)
 	}
-	return s
+	return KeySource{source: k}
+}
+
+// tokenKey is the source of [Token].
+type tokenKey struct {
+	parameters
+	tokens *Tokens
 }
 
 // TokenInput returns the hidden input element with token for an HTML form, for html/template. The element forbids
@@ -170,7 +177,7 @@ func TokenInput(token string) template.HTML {
 // no-cache, so that the browser's Back shows the form with its own token; other answers need no-store.
 func (g *Guard) NewToken(ctx context.Context, r *Request) (string, error) {
 	g.mustUseTokens()
-	t := g.policy.Key.tokens
+	t := g.tokens()
 	q := *r
 	if q.Caller == "" {
 		q.Caller, _, _ = callerFrom(ctx)
@@ -207,7 +214,7 @@ func (g *Guard) ServeTokens() func(ctx context.Context, x adapter.Exchange) erro
 }
 
 func (g *Guard) mustUseTokens() {
-	if g.policy.Key.kind != keyToken {
+	if g.tokens() == nil {
 		panic("idem: the key of the policy " + quote(g.policy.Name) + " is no Token: there is nothing to issue")
 	}
 }
@@ -309,10 +316,14 @@ func (s *tokenSecret) mac(signed, user []byte, purpose string) *tokenMAC {
 // outlasting is how long a record must be kept to outlast its token.
 func (t *Tokens) outlasting() time.Duration { return t.lifetime + tokenMargin }
 
-// deriveFromToken is derive for a key that is a token: it has the purpose in place of the route.
-func (f *httpOperation) deriveFromToken(user User, readBody func() ([]byte, *Refusal, error)) identity {
-	g, r, t := f.guard, &f.req, f.guard.policy.Key.tokens
-	who := appendUser(make([]byte, 0, 96), user)
+// derive makes the key of the token, and of its purpose in place of the route.
+func (k *tokenKey) derive(f *httpOperation) identity {
+	refused, err := f.findUser()
+	if refused != nil {
+		return identity{refusal: refused, cause: err}
+	}
+	g, r, t := f.guard, &f.req, k.tokens
+	who := appendUser(make([]byte, 0, 96), f.user)
 	var id token
 	sent, lines := r.Headers.Header(TokenHeader, 0)
 	if lines > 1 {
@@ -321,13 +332,11 @@ func (f *httpOperation) deriveFromToken(user User, readBody func() ([]byte, *Ref
 	if sent != "" && !t.check(&id, sent, who, g.policy.Name) {
 		return identity{refusal: refusalTokenInvalid}
 	}
-	body, refused, err := readBody()
-	if refused != nil {
+	if refused, err = f.readBody(); refused != nil {
 		return identity{refusal: refused, cause: err}
 	}
-	r.Body = body
 	if sent == "" {
-		if sent = f.sentToken(); sent == "" {
+		if sent = f.sentToken(t.fromQuery); sent == "" {
 			return identity{refusal: refusalTokenMissing}
 		}
 		if !t.check(&id, sent, who, g.policy.Name) {
@@ -338,12 +347,12 @@ func (f *httpOperation) deriveFromToken(user User, readBody func() ([]byte, *Ref
 	// The key does not name the route: under another one it is another request. No header field has such a name.
 	in.Header = append(in.Header, adapter.Pair{Name: ":method", Value: r.Method}, adapter.Pair{Name: ":route", Value: r.Route})
 	f.counted = in.Header
-	k := append(f.scratch[:0], g.engine.prefix...)
-	k = append(k, "U=M="...)
-	k = appendPart(k, g.policy.Name)
-	k = append(k, "T="...)
-	k = base64.RawURLEncoding.AppendEncode(k, id.raw[tokenExpiry:tokenSigned])
-	found := f.withFingerprint(k, &in)
+	key := append(f.scratch[:0], g.engine.prefix...)
+	key = append(key, "U=M="...)
+	key = appendPart(key, g.policy.Name)
+	key = append(key, "T="...)
+	key = base64.RawURLEncoding.AppendEncode(key, id.raw[tokenExpiry:tokenSigned])
+	found := f.withFingerprint(key, &in)
 	left := time.Until(id.expiry())
 	if found.expired = left <= 0 || left > min(g.policy.Retention, g.policy.RememberAbandoned); found.expired {
 		r.Expired = id.String()
@@ -405,7 +414,7 @@ func (c *claimant) ofExpiredUse(grant store.Grant) bool {
 // sentToken returns the token of a request whose body has been read, and which has none in its header.
 // The canonical text of this one field is its name and value: a token holds nothing that is escaped, and
 // a field that was sent twice is no token.
-func (f *httpOperation) sentToken() string {
+func (f *httpOperation) sentToken(fromQuery bool) string {
 	r := &f.req
 	const inForm, inQuery = "body:" + TokenField + "=", TokenField + "="
 	in := canon.Input{ContentType: r.ContentType, ContentEncoding: r.ContentEncoding}
@@ -414,7 +423,7 @@ func (f *httpOperation) sentToken() string {
 	}
 	f.scratch, _ = onlyToken.AppendCanonical(f.scratch[:0], &in)
 	token, ok := bytes.CutPrefix(f.scratch, []byte(inForm))
-	if !ok && f.guard.policy.Key.tokens.fromQuery {
+	if !ok && fromQuery {
 		f.scratch, _ = onlyToken.AppendCanonical(f.scratch[:0], &canon.Input{RawQuery: r.RawQuery})
 		token, _ = bytes.CutPrefix(f.scratch, []byte(inQuery))
 	} else if !ok {
@@ -433,9 +442,9 @@ func mustCompile(path string) *canon.Paths {
 	return p
 }
 
-// compileToken checks a policy whose key is a token, and has its records outlast it.
-func (g *Guard) compileToken(f *faults) {
-	p, t := &g.policy, g.policy.Key.tokens
+func (k *tokenKey) compile(g *Guard, f *faults) {
+	p, t := &g.policy, k.tokens
+	g.compileParameters(f, &k.parameters)
 	f.addIf(p.Name == "", "Name", "is empty; it is the purpose to which a token is bound")
 	f.addIf(p.OnSuccess == Release, "OnSuccess", "is Release, with which a token could be used again and again (a handler can release its own run with Run.Release)")
 	if t == nil {
@@ -447,6 +456,10 @@ func (g *Guard) compileToken(f *faults) {
 	f.addIf(p.RememberAbandoned > 0 && p.RememberAbandoned < t.outlasting(), "RememberAbandoned", why, p.RememberAbandoned, t.outlasting())
 	f.addIf(t.random && !g.engine.can.InProcess, "Key",
 		"is a Token with a random secret, and the store is not one of the process: the others could not check what it issues; set TokenConfig.Secrets")
-	setDefault(&p.Retention, max(defaultKeyRetention, t.outlasting()))
-	setDefault(&p.RememberAbandoned, max(defaultRememberAbandoned, t.outlasting()))
+}
+
+func (k *tokenKey) defaults(p *Policy) {
+	setDefault(&p.Retention, max(defaultKeyRetention, k.tokens.outlasting()))
+	setDefault(&p.RememberAbandoned, max(defaultRememberAbandoned, k.tokens.outlasting()))
+	p.failsBy(FailedByAnyError)
 }
