@@ -1,8 +1,10 @@
 GO       ?= go
 FUZZTIME ?= 50000x
+GOTEST   ?= $(GO) test
 
-# How many modules are tested and linted, and packages fuzzed, at once. Tests of stores and brokers wait more than they compute.
-JOBS     ?= 1
+# How many modules are tested and linted, and packages fuzzed, at once. Tests of stores and brokers wait more than they compute, so that
+# there are also more of them at once than processors.
+JOBS     ?= 3
 
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 ERRCHECK    = github.com/kisielk/errcheck@v1.20.0 -ignoretests -exclude $(CURDIR)/errcheck.txt
@@ -30,7 +32,7 @@ test: TESTFLAGS ?= -short
 test: backends ## test everything with the race detector, what takes long with one pass; servers that tests may use are started, and a browser and a C compiler installed
 	@race=$(RACE); [ "$$race" ] || echo "no C compiler: testing without the race detector" >&2; \
 	printf '%s\n' $(MODULES) | xargs -n 1 sh -c 'cd "$$1" && $(GO) list '"$$race"' -export -test -deps ./... >/dev/null' sh && \
-	printf '%s\n' $(MODULES) | xargs -n 1 -P $(TESTJOBS) sh -c 'cd "$$1" && $(TEST) '"$$race"' -vet=off -timeout 20m $(TESTFLAGS) ./...' sh
+	printf '%s\n' $(MODULES) | xargs -n 1 -P $(JOBS) sh -c 'cd "$$1" && $(GOTEST) '"$$race"' -vet=off -parallel 8 -timeout 20m $(TESTFLAGS) ./...' sh
 
 .PHONY: test-long
 test-long: TESTFLAGS =

@@ -36,6 +36,7 @@ type job struct {
 // effects in a ledger. With the inbox each message has one. With the guard alone, some have another one
 // after a process that was killed when it had made the effect, and not yet the record of it.
 func TestChaos(t *testing.T) {
+	t.Parallel()
 	messages, kills, restarts := 2000, 5, 2
 	if testing.Short() {
 		messages, kills, restarts = 500, 2, 1

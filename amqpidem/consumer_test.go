@@ -28,6 +28,7 @@ import (
 )
 
 func TestConsumerSurvivesALostConnection(t *testing.T) {
+	t.Parallel()
 	k, proxy := newProxied(t, func(k *kit) { k.consumer.Concurrency = 1 })
 	proxy.Cut() // the broker is not there yet
 	restored := later(func() error {
@@ -62,6 +63,7 @@ func TestConsumerSurvivesALostConnection(t *testing.T) {
 
 // What is being handled is waited for, also if there is no connection.
 func TestDrainWithoutAConnection(t *testing.T) {
+	t.Parallel()
 	k, proxy := newProxied(t)
 	release := make(chan struct{})
 	var ended atomic.Bool
@@ -143,6 +145,7 @@ func TestConsumerWhosePublisherDoesNotConnect(t *testing.T) {
 }
 
 func TestConsumerSurvivesTheLossOfItsQueue(t *testing.T) {
+	t.Parallel()
 	k := newKit(t)
 	stop := k.start(succeed)
 	// Before it has its queue again, another one is not as it ought to be for a while.
@@ -162,6 +165,7 @@ func TestConsumerSurvivesTheLossOfItsQueue(t *testing.T) {
 }
 
 func TestConcurrencyAndPrefetch(t *testing.T) {
+	t.Parallel()
 	k := newKit(t, func(k *kit) { k.consumer.Concurrency, k.consumer.Prefetch = 3, 5 })
 	release := make(chan struct{})
 	var now atomic.Int64
@@ -180,6 +184,7 @@ func TestConcurrencyAndPrefetch(t *testing.T) {
 }
 
 func TestDrain(t *testing.T) {
+	t.Parallel()
 	k := newKit(t, func(k *kit) { k.consumer.Concurrency = 2 })
 	release := make(chan struct{})
 	stop := k.start(func(ctx context.Context, _ *amqp.Delivery) error {
@@ -205,6 +210,7 @@ func TestDrain(t *testing.T) {
 // TestTheLastMessageBeforeTheEnd: a worker that is free again begins with nothing more, and what it gives
 // back does not come to it once more.
 func TestTheLastMessageBeforeTheEnd(t *testing.T) {
+	t.Parallel()
 	k := newKit(t, func(k *kit) { k.topology.Type, k.consumer.Concurrency, k.consumer.Prefetch = Quorum, 1, 30 })
 	ctx, cancel := context.WithCancel(t.Context())
 	require.NoError(t, k.topology.Declare(k.conn))
@@ -220,6 +226,7 @@ func TestTheLastMessageBeforeTheEnd(t *testing.T) {
 
 // TestFunctionThatEndsItsGoroutine: it takes nobody's place for ever.
 func TestFunctionThatEndsItsGoroutine(t *testing.T) {
+	t.Parallel()
 	k := newKit(t, func(k *kit) { k.consumer.Concurrency, k.consumer.Prefetch = 2, 8 })
 	k.start(func(_ context.Context, d *amqp.Delivery) error {
 		if d.MessageId != "3" {
@@ -287,6 +294,7 @@ func TestFrozenBrokerDoesNotHoldTheEndUp(t *testing.T) {
 
 // A message that always fails becomes a dead letter after its last attempt, and holds up nobody.
 func TestPoison(t *testing.T) {
+	t.Parallel()
 	for _, kind := range []QueueType{Quorum, Classic} {
 		k := newKit(t, func(k *kit) { k.topology.Type, k.topology.Satellites = kind, kind })
 		before := time.Now().Truncate(time.Second)
@@ -313,6 +321,7 @@ func TestPoison(t *testing.T) {
 // What brings down its consumer each time is stopped by the broker, at the delivery limit of a quorum queue.
 // What fails is not: it may have more attempts than the limit.
 func TestDeliveryLimitIsForCrashes(t *testing.T) {
+	t.Parallel()
 	k := newDeclaredKit(t, func(k *kit) { k.topology.DeliveryLimit = 2 })
 	k.publish("1", "body")
 	for i := range 3 {
@@ -365,6 +374,7 @@ func (c *poisoned) Read(b []byte) (int, error) {
 
 // A message that breaks each connection uses up its own deliveries, not those of the messages behind it.
 func TestMessageThatBreaksConnections(t *testing.T) {
+	t.Parallel()
 	for _, with := range []error{amqp.ErrSyntax, io.ErrUnexpectedEOF} { // what the client can't read, and something on the way
 		k := newKit(t, func(k *kit) {
 			k.consumer.CheckOnly, k.topology.DeliveryLimit, k.consumer.Concurrency, k.consumer.Prefetch = true, 4, 2, 20
@@ -431,6 +441,7 @@ func (k *kit) settle() { k.declare("idem-test-"+rand.Text(), amqp.Table{"x-queue
 
 // On a broker of the test's own: what it takes to kill it, and users of one's own.
 func TestBrokerRestart(t *testing.T) {
+	t.Parallel()
 	const definitions = `{
 		"vhosts": [{"name": "/"}, {"name": "other"}],
 		"users": [{"name": "guest", "password": "guest", "tags": "administrator"}, {"name": "worker", "password": "worker", "tags": ""}, {"name": "reader", "password": "reader", "tags": ""}],

@@ -53,6 +53,7 @@ func (k *kit) ready() int {
 }
 
 func TestPublish(t *testing.T) {
+	t.Parallel()
 	k := newDeclaredKit(t)
 	messages := make([]Message, 1000) // more than may be unconfirmed
 	for i := range messages {
@@ -80,6 +81,7 @@ func TestPublish(t *testing.T) {
 }
 
 func TestPublishUnroutable(t *testing.T) {
+	t.Parallel()
 	k := newDeclaredKit(t)
 	nowhere := Message{Key: k.topology.Queue + ".nowhere", Publishing: amqp.Publishing{MessageId: "2"}}
 	err := k.publisher.Publish(t.Context(), k.message("1"), nowhere, k.message("3"))
@@ -107,6 +109,7 @@ func TestPublishUnroutable(t *testing.T) {
 // The broker closes the channel for a message to an exchange that is not there, and the whole connection for header fields that
 // don't fit into a frame. That is its publisher's affair, and nobody else's.
 func TestPublishWhatIsRefused(t *testing.T) {
+	t.Parallel()
 	for code, c := range map[int]struct{ bad, good int }{amqp.NotFound: {20, 20}, amqp.FrameError: {3, 150}} {
 		k := newDeclaredKit(t)
 		bad := k.oversized("bad")
@@ -168,6 +171,7 @@ func (c *told) Write(b []byte) (n int, err error) {
 
 // What the broker says counts also if the message was not written to its end by then.
 func TestPublishOfWhatIsRefusedBeforeItsEnd(t *testing.T) {
+	t.Parallel()
 	k := newDeclaredKit(t)
 	dials := 0
 	p := k.newPublisher(PublisherConfig{URL: k.url, Dial: wrapping(func(c net.Conn) net.Conn {
@@ -181,6 +185,7 @@ func TestPublishOfWhatIsRefusedBeforeItsEnd(t *testing.T) {
 }
 
 func TestPublishWhatCannotBeWritten(t *testing.T) {
+	t.Parallel()
 	k := newDeclaredKit(t)
 	p := k.newPublisher(PublisherConfig{URL: k.url, MaxUnconfirmed: 1}) // which they do not take up
 	bad := k.message("1")
@@ -225,6 +230,7 @@ func TestPublishWhenNothingConnects(t *testing.T) {
 }
 
 func TestPublishAgainAfterALostConfirm(t *testing.T) {
+	t.Parallel()
 	k, proxy := newProxied(t)
 	p := k.connected(PublisherConfig{URL: k.url, MaxUnconfirmed: 1})
 	lost := proxy.CutAfter([]byte("body 1"))
@@ -238,6 +244,7 @@ func TestPublishAgainAfterALostConfirm(t *testing.T) {
 }
 
 func TestPublishToAFullQueue(t *testing.T) {
+	t.Parallel()
 	k := newKit(t)
 	name := k.topology.Queue + ".full"
 	k.declare(name, amqp.Table{"x-max-length": 1, "x-overflow": "reject-publish"})
@@ -325,6 +332,7 @@ func soon(t *testing.T, f func()) {
 
 // A connection without heartbeats is given up, also by the message that is being written to it.
 func TestPublishWithoutHeartbeats(t *testing.T) {
+	t.Parallel()
 	k, proxy := newProxied(t)
 	dials := make(chan bool, 1000)
 	p := k.newPublisher(PublisherConfig{URL: k.url, Dial: func(ctx context.Context, url string) (*amqp.Connection, error) {
@@ -391,6 +399,7 @@ func TestPublishWhileAnotherOneDials(t *testing.T) {
 
 // What is returned when its call waits no longer is not held against the next one of its id.
 func TestPublishUnroutableAfterTheEnd(t *testing.T) {
+	t.Parallel()
 	k, proxy := newProxied(t)
 	p := k.connected(PublisherConfig{URL: k.url, MaxUnconfirmed: 1})
 	m := k.message("1")
@@ -409,6 +418,7 @@ func TestPublishUnroutableAfterTheEnd(t *testing.T) {
 
 // A connection on which no channel can be opened is closed, and another one is tried.
 func TestPublishWithoutAChannel(t *testing.T) {
+	t.Parallel()
 	k := newKit(t)
 	var conn *amqp.Connection
 	p := k.newPublisher(PublisherConfig{URL: k.url, Dial: func(ctx context.Context, url string) (*amqp.Connection, error) {
@@ -425,6 +435,7 @@ func TestPublishWithoutAChannel(t *testing.T) {
 }
 
 func TestUnconfirmedIsBounded(t *testing.T) {
+	t.Parallel()
 	k, proxy := newProxied(t)
 	p := k.connected(PublisherConfig{URL: k.url, MaxUnconfirmed: 3})
 	k.take(k.topology.Queue)
@@ -450,6 +461,7 @@ func TestUnconfirmedIsBounded(t *testing.T) {
 }
 
 func TestCloseWaitsForConfirms(t *testing.T) {
+	t.Parallel()
 	k, proxy := newProxied(t)
 	p := k.connected(PublisherConfig{URL: k.url})
 	proxy.Stall()
@@ -472,6 +484,7 @@ func TestCloseWaitsForConfirms(t *testing.T) {
 }
 
 func TestCloseReturnsWhatIsUnconfirmed(t *testing.T) {
+	t.Parallel()
 	k, proxy := newProxied(t)
 	p := k.connected(PublisherConfig{URL: k.url})
 	proxy.Stall()

@@ -13,6 +13,7 @@ import (
 )
 
 func TestFailedComesBackAfterGrowingDelays(t *testing.T) {
+	t.Parallel()
 	k := newKit(t)
 	k.start(failing(3))
 	k.publish("1", "body")
@@ -36,6 +37,7 @@ func TestFailedComesBackAfterGrowingDelays(t *testing.T) {
 
 // The end of its context ends the function, which is no attempt, and does not keep the delivery from being settled.
 func TestHandleSettlesAfterTheEndOfItsContext(t *testing.T) {
+	t.Parallel()
 	k := newDeclaredKit(t)
 	k.publish("1", "body")
 	k.publish("2", "body")
@@ -55,6 +57,7 @@ func TestHandleSettlesAfterTheEndOfItsContext(t *testing.T) {
 }
 
 func TestFunctionSeesTheMessageAsItWasPublished(t *testing.T) {
+	t.Parallel()
 	k := newKit(t)
 	require.NoError(t, k.ch.ExchangeDeclare(k.topology.Queue, "topic", false, true, false, false, nil))
 	k.topology.Bindings = []Binding{{Exchange: k.topology.Queue, Key: "order.*"}}
@@ -91,6 +94,7 @@ func TestFunctionSeesTheMessageAsItWasPublished(t *testing.T) {
 // A crash between the copy in the delay queue and the acknowledgement makes two of one message: none is
 // lost, and the key makes them one operation.
 func TestCrashBeforeTheAcknowledgement(t *testing.T) {
+	t.Parallel()
 	k := newDeclaredKit(t)
 	fn := failing(1)
 	ch := k.channel()
@@ -117,6 +121,7 @@ func (s severed) Reject(uint64, bool) error     { panic("nothing is rejected") }
 
 // In a consumer a copy that is refused holds its own delivery, and nothing else, until it is taken.
 func TestRefusedCopy(t *testing.T) {
+	t.Parallel()
 	for _, checkOnly := range []bool{false, true} {
 		k := newDeclaredKit(t, func(k *kit) { k.consumer.CheckOnly, k.consumer.Concurrency = checkOnly, 1 })
 		stop := k.start(func(ctx context.Context, d *amqp.Delivery) error {
@@ -154,6 +159,7 @@ func TestRefusedCopy(t *testing.T) {
 // A message whose headers all but fill a frame can be delivered, but no copy of it can be published.
 // It must not stay, and break everybody's connections.
 func TestHeadersThatLeaveNoRoom(t *testing.T) {
+	t.Parallel()
 	k := newKit(t)
 	k.start(fail)
 	k.publish("1", "body", func(m *amqp.Publishing) { m.Headers = amqp.Table{"h": strings.Repeat("x", 130860)} })

@@ -75,6 +75,7 @@ func TestMajorVersion(t *testing.T) {
 
 // What stands for no limit is another thing in RabbitMQ 4, which has one by default, than in RabbitMQ 3.
 func TestNoDeliveryLimit(t *testing.T) {
+	t.Parallel()
 	k := newDeclaredKit(t, func(k *kit) { k.topology.DeliveryLimit = -1 })
 	k.publish("1", "body")
 	for range 25 {
@@ -85,6 +86,7 @@ func TestNoDeliveryLimit(t *testing.T) {
 }
 
 func TestTopologyIsDeclaredAgain(t *testing.T) {
+	t.Parallel()
 	for _, change := range []func(*Topology){
 		func(*Topology) {},
 		func(t *Topology) { t.DeliveryLimit = -1 },
@@ -107,6 +109,7 @@ func TestTopologyIsDeclaredAgain(t *testing.T) {
 }
 
 func TestTopologyThatDiffers(t *testing.T) {
+	t.Parallel()
 	k := newKit(t)
 	name := k.topology.Queues()[2]
 	k.declare(name, amqp.Table{"x-queue-type": "quorum", "x-message-ttl": 50,
@@ -132,6 +135,7 @@ func TestTopologyThatDiffers(t *testing.T) {
 }
 
 func TestForeignQueue(t *testing.T) {
+	t.Parallel()
 	k := newKit(t, func(k *kit) { k.topology.Type = Foreign })
 	require.Error(t, k.topology.Declare(k.conn), "somebody else has to declare it")
 	k.declare(k.topology.Queue, amqp.Table{"x-max-priority": 3})
@@ -143,6 +147,7 @@ func TestForeignQueue(t *testing.T) {
 }
 
 func TestMissingExchangeOfABinding(t *testing.T) {
+	t.Parallel()
 	k := newKit(t, func(k *kit) { k.topology.Bindings = []Binding{{Exchange: "idem-test-nowhere"}} })
 	err := k.topology.Declare(k.conn)
 	require.ErrorContains(t, err, k.topology.Queue)

@@ -43,6 +43,7 @@ func (f *fixture) link() link {
 // TestCutAtEachStep: the relay's connection breaks at each of its statements, before and after it
 // took effect. A relay that lives remembers what was confirmed: nothing is sent twice.
 func TestCutAtEachStep(t *testing.T) {
+	t.Parallel()
 	eachOverALink(t, func(f *fixture) {
 		round := 0
 		for step, words := range map[string]string{
@@ -111,6 +112,7 @@ func TestFewerAfterAFailedRead(t *testing.T) {
 
 // TestCutBetweenRows: an answer that breaks off is none.
 func TestCutBetweenRows(t *testing.T) {
+	t.Parallel()
 	f := fresh(t, engines[0].url(t), outbox.Config{})
 	f.exec("DROP TABLE {t}_lease")
 	f.exec("CREATE VIEW {t}_lease AS SELECT 'relay' AS name, '' AS owner, 1 / n AS lease_until FROM generate_series(1, 0, -1) AS n")
@@ -139,6 +141,7 @@ func TestUnreadableRow(t *testing.T) {
 // TestDatabaseAway: the database goes while a message is being confirmed, and is away for longer
 // than a statement is tried. When it is back, the message is marked first.
 func TestDatabaseAway(t *testing.T) {
+	t.Parallel()
 	eachOverALink(t, func(f *fixture) {
 		l := f.link()
 		f.writeNames("a/0", "a/1", "a/2")
@@ -176,6 +179,7 @@ func TestDatabaseAway(t *testing.T) {
 
 // TestEndWhileTheLeaseIsAskedFor: the relay gets it, and does not hear of it, when it is to end. It gives back what it has.
 func TestEndWhileTheLeaseIsAskedFor(t *testing.T) {
+	t.Parallel()
 	eachOverALink(t, func(f *fixture) {
 		for range 5 { // it may be so fast that it has asked again
 			l := f.link()
@@ -192,6 +196,7 @@ func TestEndWhileTheLeaseIsAskedFor(t *testing.T) {
 // before is marked, if that is possible; if not, Run says so, and another Run of the relay begins with
 // it.
 func TestEndWhileTheDatabaseIsAway(t *testing.T) {
+	t.Parallel()
 	eachOverALink(t, func(f *fixture) {
 		for i, back := range []bool{true, false} {
 			name := fmt.Sprint("back ", back)
@@ -223,6 +228,7 @@ func TestEndWhileTheDatabaseIsAway(t *testing.T) {
 // Its time is over when the other one begins, and what it sends late is a duplicate that is in
 // order. It begins nothing more.
 func TestTakeover(t *testing.T) {
+	t.Parallel()
 	eachOverALink(t, func(f *fixture) {
 		f.writeNames("a/0", "a/1", "a/2")
 		l := f.link()
@@ -283,6 +289,7 @@ func TestStalePage(t *testing.T) {
 
 // TestLateFailure: what another relay has sent in the meantime is sent, whatever has become of it here.
 func TestLateFailure(t *testing.T) {
+	t.Parallel()
 	each(t, func(f *fixture) {
 		f.writeNames("a/0")
 		h := f.held(refusing(func(outbox.Message) bool { return true }))
@@ -302,6 +309,7 @@ func TestLateFailure(t *testing.T) {
 // TestLeaseThatComesTooLate: the database takes longer to renew a lease than the lease stands. With
 // such a lease nothing is sent.
 func TestLeaseThatComesTooLate(t *testing.T) {
+	t.Parallel()
 	eachOverALink(t, func(f *fixture) {
 		l := f.link()
 		f.writeNames("a/0", "a/1")
@@ -328,6 +336,7 @@ func TestLeaseThatComesTooLate(t *testing.T) {
 
 // TestDeadlineOfAPublish: is before the lease's end, however long the database has taken to answer.
 func TestDeadlineOfAPublish(t *testing.T) {
+	t.Parallel()
 	eachOverALink(t, func(f *fixture) {
 		l := f.link()
 		f.writeNames("a")
@@ -346,6 +355,7 @@ func TestDeadlineOfAPublish(t *testing.T) {
 // TestOrderWithoutLease: three relays send at once, as if each had the lease; publishers refuse at
 // random. All that the lease is for is that there are few duplicates.
 func TestOrderWithoutLease(t *testing.T) {
+	t.Parallel()
 	each(t, func(f *fixture) {
 		const keys, each = 5, 30
 		b := refusing(func(outbox.Message) bool { return rand.N(20) == 0 })

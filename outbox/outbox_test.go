@@ -335,6 +335,7 @@ func (d *diary) of(kind outbox.Kind) (events []outbox.Event) {
 }
 
 func TestMessageArrivesAsItWasWritten(t *testing.T) {
+	t.Parallel()
 	each(t, func(f *fixture) {
 		long := strings.Repeat("ä", 127)
 		body := make([]byte, 100<<10)
@@ -400,6 +401,7 @@ func (s *statements) ExecContext(_ context.Context, _ string, args ...any) (sql.
 
 // TestWriteLarge: servers of MySQL take no statement of any size.
 func TestWriteLarge(t *testing.T) {
+	t.Parallel()
 	f := fresh(t, engines[2].url(t), outbox.Config{})
 	var messages []outbox.Message
 	for range 7 {
@@ -419,6 +421,7 @@ func TestNewID(t *testing.T) {
 }
 
 func TestWriteRefuses(t *testing.T) {
+	t.Parallel()
 	each(t, func(f *fixture) {
 		f.Outbox, _ = outbox.New(f.db, f.dialect, outbox.Config{Table: f.table, MaxBody: 10})
 		good := outbox.Message{Topic: "t", Body: make([]byte, 10)}
@@ -460,6 +463,7 @@ func TestWriteRefuses(t *testing.T) {
 // TestLateCommit: a transaction that has got its position first is committed last. A relay that
 // remembered the highest position that it has sent would never look at the lower one.
 func TestLateCommit(t *testing.T) {
+	t.Parallel()
 	each(t, func(f *fixture) {
 		if f.dialect == sqlstore.SQLite {
 			f.Skip("SQLite has one writer at a time: positions are committed in their order")

@@ -21,6 +21,7 @@ import (
 // TestOrderOfAKeyThroughAFailure: those behind a message that fails wait for it, and nobody else
 // does. The pauses grow.
 func TestOrderOfAKeyThroughAFailure(t *testing.T) {
+	t.Parallel()
 	each(t, func(f *fixture) {
 		f.writeNames("a/1", "a/2", "b/1", "c1", "a/3", "b/2", "c2")
 		b := refusing(func(m outbox.Message) bool { return m.ID == "a/2" && m.Attempt <= 6 })
@@ -49,6 +50,7 @@ func TestOrderOfAKeyThroughAFailure(t *testing.T) {
 // TestPoison: a message that no broker will ever take is tried for ever and seen, and holds up its
 // own key only, however many wait behind it.
 func TestPoison(t *testing.T) {
+	t.Parallel()
 	each(t, func(f *fixture) {
 		f.writeNames("a/0")
 		for i := range 31 {
@@ -101,6 +103,7 @@ func slicesIsInOrder(names []string) bool {
 // TestParked: after as many attempts as are allowed, a message is put aside with its reason, and
 // its key goes on.
 func TestParked(t *testing.T) {
+	t.Parallel()
 	each(t, func(f *fixture) {
 		f.writeNames("a/1", "a/2", "a/3")
 		b := refusing(func(m outbox.Message) bool { return m.ID == "a/2" })
@@ -191,6 +194,7 @@ func TestOutageEndsTheRound(t *testing.T) {
 
 // TestLongestWaitingFirst: of those that are tried again.
 func TestLongestWaitingFirst(t *testing.T) {
+	t.Parallel()
 	each(t, func(f *fixture) {
 		f.writeNames("a/third", "b/first", "c/second")
 		for at, id := range []string{"b/first", "c/second", "a/third"} {
@@ -218,6 +222,7 @@ func TestPauseAfterManyFailures(t *testing.T) {
 // TestPauses: a message that has failed is left alone for its pause; and when a broker refuses all that
 // it gets, so is the broker.
 func TestPauses(t *testing.T) {
+	t.Parallel()
 	each(t, func(f *fixture) {
 		f.writeNames("p/0", "a/0")
 		b := refusing(func(m outbox.Message) bool { return m.Key != "a" })
@@ -270,6 +275,7 @@ func TestUnconfirmed(t *testing.T) {
 // does not say which it was. The others are sent all the same, some of them twice. What is not blamed
 // is not parked.
 func TestPublisherThatDoesNotSayWhich(t *testing.T) {
+	t.Parallel()
 	each(t, func(f *fixture) {
 		f.writeNames("a/1", "x", "p/1", "b/1", "p/2", "a/2")
 		b := &broker{}
@@ -373,6 +379,7 @@ func TestWrongOutcomes(t *testing.T) {
 
 // TestTwoRelays: one sends, and when it ends the other does at once.
 func TestTwoRelays(t *testing.T) {
+	t.Parallel()
 	each(t, func(f *fixture) {
 		b := &broker{}
 		var senders [2]atomic.Int64
@@ -414,6 +421,7 @@ func TestTwoRelays(t *testing.T) {
 
 // TestLeaseIsRenewed: before it passes, also while there is nothing to send.
 func TestLeaseIsRenewed(t *testing.T) {
+	t.Parallel()
 	each(t, func(f *fixture) {
 		options := f.quick()
 		options.Poll, options.Lease = time.Hour, 200*time.Millisecond
@@ -448,6 +456,7 @@ func TestTimeOfAPublish(t *testing.T) {
 
 // TestStandBy: a relay that does not have the lease looks for its turn, and at nothing else.
 func TestStandBy(t *testing.T) {
+	t.Parallel()
 	each(t, func(f *fixture) {
 		f.writeNames("a/1")
 		f.exec("UPDATE {t}_lease SET owner = 'another', lease_until = 9000000000000000")
@@ -508,6 +517,7 @@ func TestEnd(t *testing.T) {
 
 // TestEndWithoutTheLease: a lease that is another relay's by now stands when this one ends.
 func TestEndWithoutTheLease(t *testing.T) {
+	t.Parallel()
 	each(t, func(f *fixture) {
 		f.writeNames("a/1")
 		h := f.held(&broker{})
@@ -523,6 +533,7 @@ func TestEndWithoutTheLease(t *testing.T) {
 // TestSentAgain: a relay that has sent a message, and marked it, knows nothing more of it: somebody who makes it unsent
 // has it sent again.
 func TestSentAgain(t *testing.T) {
+	t.Parallel()
 	each(t, func(f *fixture) {
 		f.writeNames("a/1")
 		b := &broker{}

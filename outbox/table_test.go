@@ -43,6 +43,7 @@ func (f *fixture) purged(olderThan time.Duration, want int) {
 }
 
 func TestStats(t *testing.T) {
+	t.Parallel()
 	each(t, func(f *fixture) {
 		require.Equal(f, outbox.Stats{}, f.stats())
 		f.writeNames("sent", "new", "old", "retrying", "parked", "parked too")
@@ -60,6 +61,7 @@ func TestStats(t *testing.T) {
 // TestPurge: what was sent long ago goes, in batches, and nothing else; nor does it wait for
 // those who write.
 func TestPurge(t *testing.T) {
+	t.Parallel()
 	each(t, func(f *fixture) {
 		const old = 2*outbox.PurgeBatch + 10
 		f.writeMany(old)
@@ -87,6 +89,7 @@ func TestPurge(t *testing.T) {
 // TestPlans: PostgreSQL goes by the index, for each page of a backlog, without statistics or with old ones. "kept" is the plan
 // of a driver that prepares statements, made in a table that was empty; others plan each time.
 func TestPlans(t *testing.T) {
+	t.Parallel()
 	for analyse, kept := range map[string]string{"SELECT 1": "SELECT%position LIMIT%", "ANALYZE {t}": "SELECT%position LIMIT%backlog%"} {
 		t.Run(strings.Fields(analyse)[0], func(t *testing.T) {
 			t.Parallel()
@@ -136,6 +139,7 @@ func TestPlans(t *testing.T) {
 // TestPositionsCountUp: the position of a message that was removed is no other's. A relay that has sent the first, and marks it
 // late, would mark the other.
 func TestPositionsCountUp(t *testing.T) {
+	t.Parallel()
 	each(t, func(f *fixture) {
 		var positions [2]int64
 		for i := range positions {
@@ -150,6 +154,7 @@ func TestPositionsCountUp(t *testing.T) {
 
 // TestClock: is the moment of the statement, whatever the session's time zone and the beginning of the transaction.
 func TestClock(t *testing.T) {
+	t.Parallel()
 	for i, zone := range []string{"&timezone=America/New_York", "?time_zone=%27-05:00%27"} {
 		t.Run(engines[i].name, func(t *testing.T) {
 			t.Parallel()
@@ -176,6 +181,7 @@ func TestClock(t *testing.T) {
 
 // TestEngine: tables know transactions, also where others are the default.
 func TestEngine(t *testing.T) {
+	t.Parallel()
 	f := fresh(t, engines[1].url(t), outbox.Config{})
 	f.exec("DROP TABLE {t}")
 	f.exec("DROP TABLE {t}_lease")
@@ -191,6 +197,7 @@ func TestEngine(t *testing.T) {
 // TestWhatIsBeingWrittenHoldsNobodyUp: the notes of a relay touch the rows that they are about, and
 // wait for no transaction that is under way.
 func TestWhatIsBeingWrittenHoldsNobodyUp(t *testing.T) {
+	t.Parallel()
 	each(t, func(f *fixture) {
 		if f.dialect == sqlstore.SQLite {
 			f.Skip("SQLite has one writer at a time")
@@ -229,6 +236,7 @@ func TestWhatIsBeingWrittenHoldsNobodyUp(t *testing.T) {
 }
 
 func TestMigrate(t *testing.T) {
+	t.Parallel()
 	each(t, func(f *fixture) {
 		// Many processes at once, at every start.
 		f.dropped(f.table+"_m", f.table+"_m_lease", f.table+"_s", f.table+"_s_lease", f.table+"_x", f.table+"_x_lease")
@@ -282,12 +290,14 @@ func TestMigrate(t *testing.T) {
 }
 
 func TestMigrateWithoutAutocommit(t *testing.T) {
+	t.Parallel()
 	f := fresh(t, engines[1].url(t), outbox.Config{})
 	db, _ := open(t, f.url+"?autocommit=0")
 	require.ErrorContains(t, f.beside(db).Migrate(t.Context()), "autocommit")
 }
 
 func TestTableInASchema(t *testing.T) {
+	t.Parallel()
 	each(t, func(f *fixture) {
 		schema := map[sqlstore.Dialect]string{sqlstore.PostgreSQL: "public", sqlstore.MySQL: "test", sqlstore.SQLite: "main"}[f.dialect]
 		table := schema + "." + f.table + "_in"

@@ -13,6 +13,7 @@ import (
 )
 
 func TestInsert(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, b *bank) {
 		ctx := t.Context()
 		require.NoError(t, rowguard.Insert(ctx, b.db, b.Table, rowguard.Set{"id": 3, "code": "gift", "balance": nil}))
@@ -44,6 +45,7 @@ func TestInsert(t *testing.T) {
 
 // TestInsertLeavesTheTransaction: what was done before a duplicate, and what is done after it, is committed.
 func TestInsertLeavesTheTransaction(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, b *bank) {
 		require.NoError(t, b.inTx(func(tx *sql.Tx) error {
 			assert.NoError(t, rowguard.Insert(t.Context(), tx, b.Table, rowguard.Set{"id": 3}))
@@ -58,6 +60,7 @@ func TestInsertLeavesTheTransaction(t *testing.T) {
 
 // TestInsertWaits: until it is known whether the other one is there.
 func TestInsertWaits(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, b *bank) {
 		for commit, want := range map[bool]error{false: nil, true: rowguard.ErrDuplicate} {
 			code := fmt.Sprint("gift", commit)

@@ -16,6 +16,7 @@ import (
 )
 
 func TestLock(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, b *bank) {
 		ctx := t.Context()
 		for _, wait := range []time.Duration{-1, 0, time.Second, math.MaxInt64} {
@@ -42,6 +43,7 @@ func TestLock(t *testing.T) {
 
 // TestLockLimit: waiting ends with the limit. MariaDB counts whole seconds.
 func TestLockLimit(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, b *bank) {
 		release := b.hold()
 		defer release()
@@ -61,6 +63,7 @@ func TestLockLimit(t *testing.T) {
 
 // TestLockWaits: who waits gets the row as its holder has left it.
 func TestLockWaits(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, b *bank) {
 		holder := b.begin()
 		_, err := holder.Exec("UPDATE " + b.Name + " SET balance = 7 WHERE id = 1")
@@ -89,6 +92,7 @@ func TestLockWaits(t *testing.T) {
 
 // TestLockEndsWithItsContext: whatever the limit.
 func TestLockEndsWithItsContext(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, b *bank) {
 		release := b.hold()
 		defer release()
@@ -151,6 +155,7 @@ func TestLockPutsTheTimeoutBack(t *testing.T) {
 }
 
 func TestLockNext(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, b *bank) {
 		ctx, first := t.Context(), b.begin()
 		var id, balance int

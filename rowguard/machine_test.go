@@ -83,6 +83,7 @@ func testMove(t *testing.T, column string) {
 
 // TestMoveTogether: of 100 concurrent moves to paid or cancelled, one succeeds, and every other gets an error that names the state.
 func TestMoveTogether(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, b *bank) {
 		wanted := func(i int) string { return []string{"paid", "cancelled"}[i%2] }
 		errs := together(func(i int) error {
@@ -120,6 +121,7 @@ func TestMoveTogether(t *testing.T) {
 
 // TestMoveSeesWhatIsThere: and not MySQL's snapshot of what was there.
 func TestMoveSeesWhatIsThere(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, b *bank) {
 		if b.Dialect == rowguard.SQLite {
 			t.Skip("a transaction that has a snapshot there can't write, and Move is a serialisation failure")
@@ -146,6 +148,7 @@ func (s slow) QueryRowContext(ctx context.Context, query string, args ...any) *s
 
 // TestMoveMeetsAnother: a row that comes into a state that leads there just after the statement is no illegal transition.
 func TestMoveMeetsAnother(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, b *bank) {
 		b.State = "padded"
 		b.exec("UPDATE " + b.Name + " SET padded = 'paid' WHERE id = 1")

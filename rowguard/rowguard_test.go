@@ -174,6 +174,7 @@ func together(fn func(i int) error) []error {
 
 // TestNames: whatever tables and columns are called, they are names.
 func TestNames(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, b *bank) {
 		schema := map[rowguard.Dialect]string{rowguard.PostgreSQL: "public", rowguard.SQLite: "main"}[b.Dialect]
 		quote := func(s string) string { return "`" + strings.ReplaceAll(s, "`", "``") + "`" }
@@ -268,6 +269,7 @@ func (c *counted) QueryRowContext(ctx context.Context, query string, args ...any
 
 // TestCosts: the numbers of statements that docs/rows.md names.
 func TestCosts(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, b *bank) {
 		ctx, tx := t.Context(), &counted{Tx: b.begin()}
 		lock := map[rowguard.Dialect][3]int{rowguard.PostgreSQL: {3, 1, 1}, rowguard.MySQL: {1, 1, 1}, rowguard.SQLite: {2, 2, 2}}[b.Dialect]

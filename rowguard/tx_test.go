@@ -36,6 +36,7 @@ func deferred(db *sql.DB, level sql.IsolationLevel) func(ctx context.Context) (p
 }
 
 func TestInTx(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, b *bank) {
 		add := func(tx *sql.Tx) error {
 			_, err := tx.Exec("UPDATE " + b.Name + " SET balance = balance + 1 WHERE id = 1")
@@ -79,6 +80,7 @@ func TestInTx(t *testing.T) {
 
 // TestDeadlock: two transactions lock two rows in different orders. The database ends one of them, which is run again.
 func TestDeadlock(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, b *bank) {
 		var met, done sync.WaitGroup
 		met.Add(2)

@@ -16,6 +16,7 @@ import (
 )
 
 func TestUpdate(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, b *bank) {
 		ctx := t.Context()
 		version := int64(1)
@@ -49,6 +50,7 @@ func TestUpdate(t *testing.T) {
 
 // TestUpdateCrowd: of 100 who withdraw 1 at the same time, each does.
 func TestUpdateCrowd(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, b *bank) {
 		for i, err := range together(func(int) error {
 			return rowguard.Retry(t.Context(), 10_000, func() error {
@@ -69,6 +71,7 @@ func TestUpdateCrowd(t *testing.T) {
 
 // TestUpdateOfASnapshot: a transaction that still sees the old row does not overwrite the new one.
 func TestUpdateOfASnapshot(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, b *bank) {
 		tries := 0
 		err := rowguard.Retry(t.Context(), 3, func() error {

@@ -24,7 +24,7 @@ func TestProcesses(t *testing.T) {
 	t.Parallel()
 	program := theService(t)
 	goroot, file := overlay(t)
-	skewed, err := buildService(t.TempDir(), []string{"GOROOT=" + goroot}, "-tags", "skewed", "-overlay", file)
+	skewed, err := buildService(t.TempDir(), []string{"GOROOT=" + goroot}, "-trimpath", "-tags", "skewed", "-overlay", file)
 	require.NoError(t, err)
 	for _, s := range []struct {
 		name  string
@@ -52,14 +52,18 @@ func TestProcesses(t *testing.T) {
 	}
 }
 
-// pair starts the service twice on an empty store.
-func pair(t *testing.T, program, store string, skew time.Duration, args ...string) (tr *trial, gin, fiber *process) {
+// pair starts the service twice on an empty store: on Gin and on Fiber, or, with clocks that are off by skew, on net/http.
+func pair(t *testing.T, program, store string, skew time.Duration, args ...string) (tr *trial, one, other *process) {
 	tr = newTrial(t)
 	bank := bank(t, func(_, op string, attempt uint64) { tr.execute(op, attempt) })
 	args = append(args, "-store", store, "-lease", serviceLease.String(), "-bank", bank, "-framework")
-	gin = startProcess(tr, program, skew, append(slices.Clone(args), "gin")...)
-	fiber = startProcess(tr, program, -skew, append(slices.Clone(args), "fiber")...)
-	return tr, gin, fiber
+	frameworks := []string{"gin", "fiber"}
+	if skew != 0 {
+		frameworks = []string{"nethttp", "nethttp"}
+	}
+	one = startProcess(tr, program, skew, append(slices.Clone(args), frameworks[0])...)
+	other = startProcess(tr, program, -skew, append(slices.Clone(args), frameworks[1])...)
+	return tr, one, other
 }
 
 func frozenAndKilled(t *testing.T, program, name string, fresh func(t *testing.T) (url string)) {
@@ -128,19 +132,19 @@ func wrongClocks(t *testing.T, program, name string, fresh func(t *testing.T) (u
 		name string
 		skew time.Duration
 	}{
-		{"Gin's clock one hour ahead, Fiber's one hour behind", time.Hour},
-		{"Gin's clock one hour behind, Fiber's one hour ahead", -time.Hour},
+		{"one process's clock one hour ahead, another's one hour behind", time.Hour},
+		{"one process's clock one hour behind, another's one hour ahead", -time.Hour},
 	} {
 		t.Run(clock.name, func(t *testing.T) {
 			t.Parallel()
-			tr, gin, fiber := pair(t, program, fresh(t), clock.skew)
-			require.Equal(t, clock.skew, gin.skew())
-			require.Equal(t, -clock.skew, fiber.skew())
-			require.Equal(t, "201", gin.send("op-0"))
-			require.Equal(t, "201 replayed", fiber.send("op-0"))
-			require.Equal(t, "201 replayed", gin.send("op-0"))
-			killInHandler(tr, gin, fiber)
-			tr.report(services, clock.name+"; Gin killed in its handlers, Fiber takes over after the lease", name,
+			tr, one, other := pair(t, program, fresh(t), clock.skew)
+			require.Equal(t, clock.skew, one.skew())
+			require.Equal(t, -clock.skew, other.skew())
+			require.Equal(t, "201", one.send("op-0"))
+			require.Equal(t, "201 replayed", other.send("op-0"))
+			require.Equal(t, "201 replayed", one.send("op-0"))
+			killInHandler(tr, one, other)
+			tr.report(services, clock.name+"; it is killed in its handlers, and the other takes over after the lease", name,
 				tally{executions: 7, duplicates: 3}, append([]string{"op-0"}, three...)...)
 		})
 	}

@@ -89,6 +89,7 @@ func TestFaults(t *testing.T) {
 
 // TestDeadlines: a call that waits for another transaction's lock returns the context's error when that ends.
 func TestDeadlines(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, url string) {
 		if dialectOf(url) == sqlstore.MySQL {
 			url = with(url, "innodb_lock_wait_timeout=50")
@@ -132,6 +133,7 @@ func TestDeadlines(t *testing.T) {
 
 // TestStalled: a call to a server that does not answer returns the context's error when that ends.
 func TestStalled(t *testing.T) {
+	t.Parallel()
 	run(t, engines[:2], func(t *testing.T, rawURL string) {
 		u, err := url.Parse(rawURL)
 		require.NoError(t, err)

@@ -106,6 +106,7 @@ func claim(lease time.Duration) store.Claim {
 }
 
 func TestDoTx(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, url string) {
 		b := newBooks(t, url)
 		first, err := b.do("k", b.enter("k"))
@@ -140,6 +141,7 @@ func TestDoTx(t *testing.T) {
 }
 
 func TestDoTxMeetsWithWhatStands(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, url string) {
 		b := newBooks(t, url)
 		ctx := t.Context()
@@ -206,6 +208,7 @@ func TestDoTxMeetsWithWhatStands(t *testing.T) {
 }
 
 func TestDoTxLeavesNothingOfAFailedRun(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, url string) {
 		b := newBooks(t, url)
 		cause := errors.New("no money")
@@ -244,6 +247,7 @@ func TestDoTxLeavesNothingOfAFailedRun(t *testing.T) {
 // TestEndedByTheFunction: a function that ends the transaction itself gets an error, because the record is not what it should be. It
 // is not marked as committed: the next call runs.
 func TestEndedByTheFunction(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, url string) {
 		b := newBooks(t, url)
 		says := func(statement string) func(tx *sql.Tx) error {
@@ -281,6 +285,7 @@ func TestEndedByTheFunction(t *testing.T) {
 
 // TestDoTxAtOnce: two processes have many concurrent duplicates.
 func TestDoTxAtOnce(t *testing.T) {
+	t.Parallel()
 	run(t, append(strict, engines...), func(t *testing.T, url string) {
 		b, peer := newBooks(t, url), new(books)
 		*peer = *b
@@ -331,6 +336,7 @@ var errUnlucky = errors.New("unlucky")
 // TestDoTxDeadlock makes two transactions wait for each other. The database ends one of
 // them, which runs again.
 func TestDoTxDeadlock(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, url string) {
 		b := newBooks(t, url)
 		if strings.HasPrefix(url, "sqlite") {
@@ -376,6 +382,7 @@ func TestDoTxDeadlock(t *testing.T) {
 
 // TestDoTxSerializable: transactions that read what others write are repeated after serialisation failures.
 func TestDoTxSerializable(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, url string) {
 		b := newBooks(t, url)
 		_, err := b.db.Exec("INSERT INTO " + b.rows + " (name, amount) VALUES ('sum', 0)")
@@ -404,6 +411,7 @@ func TestDoTxSerializable(t *testing.T) {
 }
 
 func TestLostCommit(t *testing.T) {
+	t.Parallel()
 	run(t, append(strict, engines...), func(t *testing.T, url string) {
 		b := newBooks(t, url)
 		pool, l := lossyDB(t, b.db, url)
@@ -593,6 +601,7 @@ func (b *between) BeginTx(ctx context.Context, opts *sql.TxOptions) (*sql.Tx, er
 // TestDoTxLostCommitToAnother: if another process has run the operation before a lost commit is looked up, DoTx returns that
 // process's value.
 func TestDoTxLostCommitToAnother(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, url string) {
 		b := newBooks(t, url)
 		pool, l := lossyDB(t, b.db, url)
@@ -612,6 +621,7 @@ func TestDoTxLostCommitToAnother(t *testing.T) {
 
 // TestLeavesBetweenTries: if ctx ends before the next try, the error is ctx's.
 func TestLeavesBetweenTries(t *testing.T) {
+	t.Parallel()
 	run(t, engines[2:], func(t *testing.T, url string) {
 		b := newBooks(t, url)
 		// The record can be neither made nor found, as if it kept changing.

@@ -43,6 +43,7 @@ func TestWithoutAutocommit(t *testing.T) {
 
 // TestForeignTables: Migrate refuses a table with flaws that the database would accept silently, and names each of them.
 func TestForeignTables(t *testing.T) {
+	t.Parallel()
 	type change = struct {
 		from, to string // in the table that Schema gives; an empty from is a statement after it
 		faults   []string
@@ -128,6 +129,7 @@ func TestForeignTables(t *testing.T) {
 
 // TestViews: a view is no table.
 func TestViews(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, url string) {
 		_, db, name := fresh(t, url, sqlstore.Config{})
 		_, err := db.Exec("CREATE VIEW " + name + "_view AS SELECT * FROM " + name)
@@ -141,6 +143,7 @@ func TestViews(t *testing.T) {
 // TestLeaseThatWaitedForALock: a lease does not count the time that its statement has waited for another transaction's lock:
 // of a row that is locked, or of one whose insertion is rolled back.
 func TestLeaseThatWaitedForALock(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, url string) {
 		b := newBooks(t, url)
 		const lease = 2 * time.Second
@@ -210,6 +213,7 @@ func TestLeaseThatWaitedForALock(t *testing.T) {
 // TestDuplicatesWaitInTheProcess: waiting duplicates hold neither all connections of the pool, without which other leases would
 // be lost, nor all slots for transactions.
 func TestDuplicatesWaitInTheProcess(t *testing.T) {
+	t.Parallel()
 	run(t, engines[:2], func(t *testing.T, url string) {
 		b := newBooks(t, url)
 		b.db.SetMaxOpenConns(3)
@@ -256,6 +260,7 @@ func TestDuplicatesWaitInTheProcess(t *testing.T) {
 
 // TestWaitsForALockAsLongAsItTakes: if the database does not wait for a lock, the store does.
 func TestWaitsForALockAsLongAsItTakes(t *testing.T) {
+	t.Parallel()
 	file := filepath.Join(t.TempDir(), "db")
 	holder, _, name := fresh(t, "sqlite:"+file, sqlstore.Config{})
 	db, err := sql.Open("sqlite", "file:"+file+"?_pragma=busy_timeout(0)")
@@ -295,6 +300,7 @@ func (s stated) SQLState() string { return string(s) }
 
 // TestErrorsOfTheFunction: the function's own errors are returned as they are; those of the database become the store's.
 func TestErrorsOfTheFunction(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, url string) {
 		b := newBooks(t, url)
 		for _, number := range []uint16{1213, 1205, 5, 6, 517} {

@@ -46,6 +46,7 @@ func list(t *testing.T, s *sqlstore.Store, q store.Query) (keys []string) {
 // TestListsEachOnce: a list has each record exactly once, in its order, also keys at the limits of the column, and behind
 // batches of records that it passes over. What it has can be looked up and changed.
 func TestListsEachOnce(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, url string) {
 		s, db, name := fresh(t, url, sqlstore.Config{})
 		other := newOn(t, db, dialectOf(url), sqlstore.Config{Table: name, Source: "other"})
@@ -89,6 +90,7 @@ func TestListsEachOnce(t *testing.T) {
 
 // TestCreator: whom the record names, and whose remark it has.
 func TestCreator(t *testing.T) {
+	t.Parallel()
 	host, err := os.Hostname()
 	require.NoError(t, err)
 	for _, c := range []struct{ config, claim, want string }{{"c", "p", "c"}, {"", "p", "p"}, {"", "", host}} {
@@ -107,6 +109,7 @@ func TestCreator(t *testing.T) {
 
 // TestStepsAreDeleted: they may tell of people, and are gone from the table with their operation.
 func TestStepsAreDeleted(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, url string) {
 		s, db, name := fresh(t, url, sqlstore.Config{})
 		ctx, can := t.Context(), s.Capabilities()
@@ -151,6 +154,7 @@ func TestStepsAreDeleted(t *testing.T) {
 // TestStepsBesideVersion010: a process of 0.1.0 that replaces an expired record leaves the id, the secret and the steps of an
 // operation that is long over. The operation which it has begun does not get them.
 func TestStepsBesideVersion010(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, url string) {
 		s, db, name := fresh(t, url, sqlstore.Config{})
 		ctx, can := t.Context(), s.Capabilities()
@@ -180,6 +184,7 @@ func TestStepsBesideVersion010(t *testing.T) {
 // TestReleasedAfterACommit: what RunTx has committed stays when an operator frees the record. The operation's next run gets
 // it, and an operation with other parameters does not.
 func TestReleasedAfterACommit(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, url string) {
 		c := newCounter(t, url, byKey)
 		for i, same := range []bool{true, false} {
@@ -229,6 +234,7 @@ var table010 = map[sqlstore.Dialect]string{
 // TestUpgrade: a table of 0.1.0 becomes the present one, with its records, by several processes at once. A process of 0.1.0
 // may go on inserting into it, and the store goes on with what it has inserted.
 func TestUpgrade(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, url string) {
 		s, db, name := fresh(t, url, sqlstore.Config{})
 		ctx, inspect := t.Context(), s.Capabilities().Inspect
@@ -311,6 +317,7 @@ func literal(url, text string) string {
 
 // TestUpgradeBesideATransaction: while Migrate waits for a transaction that has the table, calls pass.
 func TestUpgradeBesideATransaction(t *testing.T) {
+	t.Parallel()
 	run(t, engines[:2], func(t *testing.T, url string) {
 		s, db, name := fresh(t, url, sqlstore.Config{})
 		lack := map[sqlstore.Dialect]string{sqlstore.PostgreSQL: "", sqlstore.MySQL: " ON " + name}
@@ -344,6 +351,7 @@ func TestUpgradeBesideATransaction(t *testing.T) {
 // TestUpgradeWithoutRights: a process that may not alter the table needs no right to, as long as it lacks nothing. Else the
 // error says what it lacks.
 func TestUpgradeWithoutRights(t *testing.T) {
+	t.Parallel()
 	_, owner, name := fresh(t, engines[0].url(t), sqlstore.Config{})
 	db, _ := open(t, engines[0].url(t))
 	db.SetMaxOpenConns(1)

@@ -139,6 +139,7 @@ func TestMemory(t *testing.T) {
 }
 
 func TestClose(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, url string) {
 		s, db, name := fresh(t, url, sqlstore.Config{})
 		_, err := s.Acquire(t.Context(), "k", claim(time.Hour))

@@ -19,6 +19,7 @@ import (
 // TestSlotsAreShared: transactions of all stores on a pool count together, one that stops waiting gives
 // its slot to the next, and one with a connection of its own does not wait.
 func TestSlotsAreShared(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, url string) {
 		b := newBooks(t, url)
 		b.db.SetMaxOpenConns(2)

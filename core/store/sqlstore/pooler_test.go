@@ -27,6 +27,7 @@ func TestPooler(t *testing.T) {
 // TestLostStatements: a connection whose prepared statements are gone, as behind a proxy that has taken another server, fails
 // once. pgx before 5.8 went on naming them for as long as the connection stood.
 func TestLostStatements(t *testing.T) {
+	t.Parallel()
 	s, db, _ := fresh(t, engines[0].url(t), sqlstore.Config{})
 	db.SetMaxOpenConns(1)
 	c := claim(time.Hour)
@@ -42,6 +43,7 @@ func TestLostStatements(t *testing.T) {
 // TestPoolerThatNobodyHasNamed: two services on one connection meet with each other's prepared statements. The second is
 // told what to do.
 func TestPoolerThatNobodyHasNamed(t *testing.T) {
+	t.Parallel()
 	url := backend.StartPgBouncer(t, engines[0].url(t), 1).URL()
 	_, _, name := fresh(t, with(url, "pooler=transaction"), sqlstore.Config{})
 	var err error

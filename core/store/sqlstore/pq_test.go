@@ -78,6 +78,7 @@ func TestLibPQ(t *testing.T) {
 func init() { sql.Register("wrapped", struct{ driver.Driver }{&pq.Driver{}}) } // as tracers do
 
 func TestPrepared(t *testing.T) {
+	t.Parallel()
 	url := engines[0].url(t)
 	_, _, table := fresh(t, url, sqlstore.Config{})
 	db := libPQ(t, url)

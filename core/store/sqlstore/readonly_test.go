@@ -18,6 +18,7 @@ import (
 
 // TestReadOnlySessions: any call that meets a read-only server leaves its connections, and succeeds on a new one.
 func TestReadOnlySessions(t *testing.T) {
+	t.Parallel()
 	run(t, engines[:2], func(t *testing.T, url string) {
 		c := newCounter(t, url, byKey)
 		c.handler = func(w http.ResponseWriter, r *http.Request) { c.order(w, r, "RunTx") }
@@ -143,6 +144,7 @@ func TestDemotedPrimary(t *testing.T) {
 // TestCutOff: a statement that a cut-off node of Galera refuses may have taken effect, and is repeated in a transaction only.
 // Connections are left at most once a second.
 func TestCutOff(t *testing.T) {
+	t.Parallel()
 	run(t, engines[1:2], func(t *testing.T, url string) {
 		_, db, name := fresh(t, url, sqlstore.Config{})
 		left := 0

@@ -69,6 +69,7 @@ var byKey = core.Policy{Key: core.Header(core.Required)}
 // TestRunTxRemembersWhatWasCommitted: the next run gets the committed value, however the run ends, for as long as the policy
 // remembers.
 func TestRunTxRemembersWhatWasCommitted(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, url string) {
 		for name, end := range map[string]func(w http.ResponseWriter, r *http.Request){
 			"fails":   func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(http.StatusBadGateway) },
@@ -105,6 +106,7 @@ func TestRunTxRemembersWhatWasCommitted(t *testing.T) {
 
 // TestRunTxSealed: what a run has committed is sealed in its record, and the next one opens it, or is refused. It does not run again.
 func TestRunTxSealed(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, url string) {
 		key := func(name string) []byte { return []byte(name + strings.Repeat("0123456789", 4)) }
 		serve := func(c *counter, ring ...string) {
@@ -144,6 +146,7 @@ func TestRunTxSealed(t *testing.T) {
 // TestRunTxForgetsWithThePolicy: the same parameters are another operation once the first one's
 // result is gone, or was released: it runs.
 func TestRunTxForgetsWithThePolicy(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, url string) {
 		for name, policy := range map[string]core.Policy{
 			"retention": {Record: core.Record{Retention: time.Millisecond}},
@@ -181,6 +184,7 @@ func TestRunTxForgetsWithThePolicy(t *testing.T) {
 
 // TestRunTxLost: a run whose claim is another's by now commits nothing.
 func TestRunTxLost(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, url string) {
 		c := newCounter(t, url, byKey)
 		steal := func(db interface {
@@ -226,6 +230,7 @@ func TestRunTxLost(t *testing.T) {
 // TestRunTxElsewhere: a run that holds its claim in another store than RunTx's is refused, and the log says why. Which *Store it is does
 // not matter.
 func TestRunTxElsewhere(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, url string) {
 		c := newCounter(t, url, byKey)
 		c.handler = func(w http.ResponseWriter, r *http.Request) { c.order(w, r, "k") }
@@ -313,6 +318,7 @@ func TestRunTxRefuses(t *testing.T) {
 // TestContextEnds: the end of the context is not reported as a fault of the database, in any step. Nothing is committed, unless
 // the context ends during the commit.
 func TestContextEnds(t *testing.T) {
+	t.Parallel()
 	errLeft := errors.New("the client has left")
 	each(t, func(t *testing.T, url string) {
 		b := newBooks(t, url)
@@ -400,6 +406,7 @@ func (c ended) Value(key any) any {
 // TestStepsBesideRunTx: a step in a transaction would be finished although that is rolled back, and so it is an error. What RunTx has
 // committed stays, however a run with steps fails.
 func TestStepsBesideRunTx(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, url string) {
 		c := newCounter(t, url, core.Policy{})
 		steps := 0
@@ -457,6 +464,7 @@ func (a *away) Complete(ctx context.Context, key string, owner store.Owner, resu
 // TestRunTxSettledLate: a run that has committed, and whose answer the store does not take, is settled when the store is back. Nobody enters
 // anything again meanwhile, here or elsewhere.
 func TestRunTxSettledLate(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, url string) {
 		policy := byKey
 		policy.Lease = 100 * time.Millisecond

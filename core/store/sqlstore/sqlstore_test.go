@@ -111,6 +111,7 @@ func open(tb testing.TB, url string) (*sql.DB, sqlstore.Dialect) {
 }
 
 func TestStore(t *testing.T) {
+	t.Parallel()
 	on := engines
 	if !testing.Short() {
 		on = append(strict, engines...)
@@ -161,6 +162,7 @@ func hostOf(tb testing.TB, rawURL string) string {
 // TestStoreWithAClock runs the suite with a clock that moves when the test moves it, so that
 // the cases about the moment when a lease ends run, too.
 func TestStoreWithAClock(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, url string) {
 		if testing.Short() && dialectOf(url) != sqlstore.SQLite {
 			t.Skip("the cases that wait for nothing repeat themselves often, which takes time across a network")
@@ -224,6 +226,7 @@ func dialectOf(url string) sqlstore.Dialect {
 // TestEndsAreOneStep: what ends a run is several statements. If its owner claims the record anew between two of them, they end the new run as they
 // would have ended it before all of them, or do not end it at all.
 func TestEndsAreOneStep(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, url string) {
 		s, db, table := fresh(t, url, sqlstore.Config{})
 		ctx := t.Context()

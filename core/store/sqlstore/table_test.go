@@ -22,6 +22,7 @@ import (
 
 // TestRow: what a person sees in the table.
 func TestRow(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, url string) {
 		s, db, name := fresh(t, url, sqlstore.Config{Source: "billing", Creator: "host-7"})
 		ctx := t.Context()
@@ -81,6 +82,7 @@ func TestRow(t *testing.T) {
 }
 
 func TestSourcesShareATable(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, url string) {
 		s, db, name := fresh(t, url, sqlstore.Config{})
 		other := newOn(t, db, dialectOf(url), sqlstore.Config{Table: name, Source: "other"})
@@ -118,6 +120,7 @@ func TestLongKeys(t *testing.T) {
 }
 
 func TestMigrateAtOnce(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, url string) {
 		s, db, name := fresh(t, url, sqlstore.Config{})
 		_, err := db.Exec("DROP TABLE " + name)
@@ -165,6 +168,7 @@ func TestSchema(t *testing.T) {
 }
 
 func TestQualifiedTable(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, url string) {
 		_, db, name := fresh(t, url, sqlstore.Config{})
 		dialect := dialectOf(url)
@@ -179,6 +183,7 @@ func TestQualifiedTable(t *testing.T) {
 }
 
 func TestPurge(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, url string) {
 		s, db, name := fresh(t, url, sqlstore.Config{})
 		ctx := t.Context()
@@ -220,6 +225,7 @@ func TestPurge(t *testing.T) {
 // TestPurgeRemovesResults: those that their records have outlived, and no others. A process of 0.1.0 neither takes the records for
 // expired, nor removes them.
 func TestPurgeRemovesResults(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, url string) {
 		s, db, name := fresh(t, url, sqlstore.Config{})
 		ctx := t.Context()
@@ -296,6 +302,7 @@ func fill(t *testing.T, db *sql.DB, table string, n int) {
 
 // TestPurgeEvery: processes purge in turn, and end with their contexts.
 func TestPurgeEvery(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, url string) {
 		s, db, name := fresh(t, url, sqlstore.Config{})
 		rows := func() (n int) {
@@ -328,6 +335,7 @@ func TestPurgeEvery(t *testing.T) {
 
 // TestPurgeNeverTakesWhatLives: records that are acquired while others purge stay acquired.
 func TestPurgeNeverTakesWhatLives(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, url string) {
 		s, db, name := fresh(t, url, sqlstore.Config{})
 		const workers, rounds = 6, 60
@@ -392,6 +400,7 @@ func TestPurgeNeverTakesWhatLives(t *testing.T) {
 
 // TestStoreFull: SQLite can be told how large it may become.
 func TestStoreFull(t *testing.T) {
+	t.Parallel()
 	s, db, _ := fresh(t, "sqlite::memory:", sqlstore.Config{})
 	ctx := t.Context()
 	c := claim(time.Hour)

@@ -20,24 +20,13 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gin-gonic/gin"
 	_ "github.com/go-sql-driver/mysql"
-	"github.com/gofiber/fiber/v2"
-	"github.com/gofiber/fiber/v2/middleware/adaptor"
-	fiber3 "github.com/gofiber/fiber/v3"
 	_ "github.com/jackc/pgx/v5/stdlib"
-	"github.com/labstack/echo/v4"
-	echo5 "github.com/labstack/echo/v5"
 
 	"github.com/idem-go/idem/core"
 	"github.com/idem-go/idem/core/store"
 	"github.com/idem-go/idem/core/store/redisstore"
 	"github.com/idem-go/idem/core/store/sqlstore"
-	"github.com/idem-go/idem/echo5idem"
-	"github.com/idem-go/idem/echoidem"
-	"github.com/idem-go/idem/fiber3idem"
-	"github.com/idem-go/idem/fiberidem"
-	"github.com/idem-go/idem/ginidem"
 	"github.com/idem-go/idem/httpidem"
 )
 
@@ -143,8 +132,7 @@ func serve() error {
 		return err
 	}
 	fmt.Println("listening on http://" + listener.Addr().String())
-	switch *framework {
-	case "": // nothing of a framework's is in DoTx
+	if *framework == "" { // nothing of a framework's is in DoTx
 		return http.Serve(listener, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			result, err := payTx(ctx, store.(*sqlstore.Store), db, r.Header.Get("Idempotency-Key"))
 			if err != nil {
@@ -157,70 +145,34 @@ func serve() error {
 			w.WriteHeader(http.StatusCreated)
 			_, _ = w.Write(result.Value)
 		}))
-
-	case "gin":
-		gin.SetMode(gin.ReleaseMode)
-		router := gin.New()
-		router.POST("/payments", ginidem.New(guard), func(c *gin.Context) {
-			status, body := pay(c.Request.Context(), c.GetHeader("Idempotency-Key"), ginidem.Run(c))
-			c.String(status, body)
-		})
-		router.POST("/tasks", gin.WrapF(payTask))
-		router.GET("/now", func(c *gin.Context) { c.String(http.StatusOK, now()) })
-		return http.Serve(listener, router)
-
-	case "fiber":
-		app := fiber.New(fiber.Config{DisableStartupMessage: true, Immutable: true})
-		app.Post("/payments", fiberidem.New(guard), func(c *fiber.Ctx) error {
-			status, body := pay(c.UserContext(), c.Get("Idempotency-Key"), fiberidem.Run(c))
-			return c.Status(status).SendString(body)
-		})
-		app.Post("/tasks", adaptor.HTTPHandlerFunc(payTask))
-		app.Get("/now", func(c *fiber.Ctx) error { return c.SendString(now()) })
-		return app.Listener(listener)
-
-	case "fiber3":
-		app := fiber3.New(fiber3.Config{Immutable: true})
-		app.Post("/payments", fiber3idem.New(guard), func(c fiber3.Ctx) error {
-			status, body := pay(c.Context(), c.Get("Idempotency-Key"), fiber3idem.Run(c))
-			return c.Status(status).SendString(body)
-		})
-		app.Post("/tasks", payTask)
-		app.Get("/now", func(c fiber3.Ctx) error { return c.SendString(now()) })
-		return app.Listener(listener, fiber3.ListenConfig{DisableStartupMessage: true})
-
-	case "echo":
-		e := echo.New()
-		e.POST("/payments", func(c echo.Context) error {
-			r := c.Request()
-			return c.String(pay(r.Context(), r.Header.Get("Idempotency-Key"), echoidem.Run(c)))
-		}, echoidem.New(guard))
-		e.POST("/tasks", echo.WrapHandler(http.HandlerFunc(payTask)))
-		e.GET("/now", func(c echo.Context) error { return c.String(http.StatusOK, now()) })
-		return http.Serve(listener, e)
-
-	case "echo5":
-		e := echo5.New()
-		e.POST("/payments", func(c *echo5.Context) error {
-			r := c.Request()
-			return c.String(pay(r.Context(), r.Header.Get("Idempotency-Key"), echo5idem.Run(c)))
-		}, echo5idem.New(guard))
-		e.POST("/tasks", echo5.WrapHandler(http.HandlerFunc(payTask)))
-		e.GET("/now", func(c *echo5.Context) error { return c.String(http.StatusOK, now()) })
-		return http.Serve(listener, e)
-
-	case "nethttp":
-		mux := http.NewServeMux()
-		mux.Handle("POST /payments", httpidem.New(guard)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			status, body := pay(r.Context(), r.Header.Get("Idempotency-Key"), httpidem.Run(r))
-			w.WriteHeader(status)
-			_, _ = io.WriteString(w, body)
-		})))
-		mux.HandleFunc("POST /tasks", payTask)
-		mux.HandleFunc("GET /now", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, now()) })
-		return http.Serve(listener, mux)
 	}
-	return fmt.Errorf("no framework is called %q", *framework)
+	serve := frameworks[*framework]
+	if serve == nil {
+		return fmt.Errorf("no framework is called %q", *framework)
+	}
+	return serve(listener, routes{guard, pay, payTask})
+}
+
+// routes are what a framework serves.
+type routes struct {
+	guard   *core.Guard
+	pay     func(ctx context.Context, operation string, run *core.Run) (status int, body string)
+	payTask http.HandlerFunc
+}
+
+// frameworks are the names of flag -framework. The others are in frameworks.go.
+var frameworks = map[string]func(net.Listener, routes) error{"nethttp": serveNetHTTP}
+
+func serveNetHTTP(l net.Listener, r routes) error {
+	mux := http.NewServeMux()
+	mux.Handle("POST /payments", httpidem.New(r.guard)(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		status, body := r.pay(req.Context(), req.Header.Get("Idempotency-Key"), httpidem.Run(req))
+		w.WriteHeader(status)
+		_, _ = io.WriteString(w, body)
+	})))
+	mux.HandleFunc("POST /tasks", r.payTask)
+	mux.HandleFunc("GET /now", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, now()) })
+	return http.Serve(l, mux)
 }
 
 // execute makes the payment, and returns its receipt.
