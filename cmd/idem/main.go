@@ -125,6 +125,11 @@ func (c *command) parse(args []string) error {
 	if words, err = c.flags(c.name, words[1:], false); err != nil {
 		return err
 	}
+	return c.check(words)
+}
+
+// check checks what was typed. words are the arguments.
+func (c *command) check(words []string) error {
 	state, _ := store.ParseState(c.state)
 	takesOne := slices.Contains([]string{"show", "release", "settle", "forget"}, c.name)
 	switch {

@@ -119,47 +119,40 @@ func (o *Operations) list(ctx context.Context, q Query, brief bool) iter.Seq2[Op
 			yield(Operation{}, err)
 			return
 		}
-		for left := cmp.Or(max(q.Limit, 0), -1); at.phase < len(phases); at = (cursor{phase: at.phase + 1}) {
-			for {
-				page, next, err := o.page(ctx, &q, phases[at.phase], at.page, left, brief)
-				if err != nil {
-					yield(Operation{}, err)
+		for left := cmp.Or(max(q.Limit, 0), -1); at.phase < len(phases); {
+			page, next, err := o.page(ctx, &q, phases[at.phase], at.page, left, brief)
+			if err != nil {
+				yield(Operation{}, err)
+				return
+			}
+			after := cursor{phase: at.phase, page: next}
+			if next == "" {
+				after = cursor{phase: at.phase + 1}
+			}
+			page = at.unseen(page, ordered)
+			for i, op := range page {
+				last, enough := i == len(page)-1, left == 1
+				switch { // this one may be gone when the list goes on
+				case last && after.phase < len(phases):
+					op.Next = after.String()
+				case last: // nothing follows
+				case ordered:
+					op.Next = cursor{at.phase, at.page, op.Digest}.String()
+				case enough: // the page may have another order then
+					shown := at.last
+					for _, op := range page[:i+1] {
+						shown += op.Digest
+					}
+					op.Next = cursor{at.phase, at.page, shown}.String()
+				default:
+					op.Next = at.String()
+				}
+				if !yield(op, nil) || enough {
 					return
 				}
-				if ordered {
-					page = page[1+slices.IndexFunc(page, func(op Operation) bool { return op.Digest == at.last }):]
-				} else {
-					shown := digests(at.last)
-					page = slices.DeleteFunc(page, func(op Operation) bool { return slices.Contains(shown, op.Digest) })
-				}
-				for i, op := range page {
-					last, enough := i == len(page)-1, left == 1
-					switch { // this one may be gone when the list goes on
-					case last && next != "":
-						op.Next = cursor{phase: at.phase, page: next}.String()
-					case last && at.phase+1 < len(phases):
-						op.Next = cursor{phase: at.phase + 1}.String()
-					case last: // nothing follows
-					case ordered:
-						op.Next = cursor{at.phase, at.page, op.Digest}.String()
-					case enough: // the page may have another order then
-						shown := at.last
-						for _, op := range page[:i+1] {
-							shown += op.Digest
-						}
-						op.Next = cursor{at.phase, at.page, shown}.String()
-					default:
-						op.Next = at.String()
-					}
-					if !yield(op, nil) || enough {
-						return
-					}
-					left--
-				}
-				if at = (cursor{phase: at.phase, page: next}); next == "" {
-					break
-				}
+				left--
 			}
+			at = after
 		}
 	}
 }

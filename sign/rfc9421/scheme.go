@@ -247,21 +247,15 @@ func fields(m *sign.Message) (input, value string, err error) {
 
 // checkParameters checks that all required parameters are present and well formed.
 func (s *profile) checkParameters(p *parameters) error {
-	badKeyID, r := form.CheckKeyID(p.keyID), s.rules
+	r := s.rules
 	if s.rules == ucp && p.tag == tagWebBotAuth {
 		r = webBotAuth
 	}
-	switch missing := r.parameters &^ p.has; {
-	case missing&created != 0:
-		return sign.Errorf(sign.ReasonParameterMissing, "the parameter created")
-	case missing&expires != 0:
-		return sign.Errorf(sign.ReasonParameterMissing, "the parameter expires")
-	case p.keyID == "":
-		return sign.Errorf(sign.ReasonParameterMissing, "the parameter keyid")
-	case p.nonce == "" && r.parameters&nonce != 0:
-		return sign.Errorf(sign.ReasonParameterMissing, "the parameter nonce")
-	case missing&alg != 0:
-		return sign.Errorf(sign.ReasonParameterMissing, "the parameter alg")
+	if name := r.missing(p); name != "" {
+		return sign.Errorf(sign.ReasonParameterMissing, "the parameter %s", name)
+	}
+	badKeyID := form.CheckKeyID(p.keyID)
+	switch {
 	case p.nonce != "" && !s.rules.noNonce && !r.isNonce(p.nonce):
 		return sign.Errorf(sign.CodeMalformed, "the nonce must be %s", r.nonces)
 	case p.has&alg != 0 && p.alg == "", p.has&tag != 0 && p.tag == "":
@@ -281,6 +275,23 @@ func (s *profile) checkParameters(p *parameters) error {
 		return sign.Errorf(sign.ReasonWrongTag, "the signature was made for the application %q", p.tag)
 	}
 	return nil
+}
+
+// missing returns the name of a required parameter that is missing, or empty.
+func (r *rules) missing(p *parameters) string {
+	switch missing := r.parameters &^ p.has; {
+	case missing&created != 0:
+		return "created"
+	case missing&expires != 0:
+		return "expires"
+	case p.keyID == "":
+		return "keyid"
+	case p.nonce == "" && r.parameters&nonce != 0:
+		return "nonce"
+	case missing&alg != 0:
+		return "alg"
+	}
+	return ""
 }
 
 // checkCovered checks that everything is covered that the profile requires.

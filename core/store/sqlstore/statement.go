@@ -266,6 +266,9 @@ type values struct {
 	from, to             []byte
 }
 
+// args returns the arguments of a statement. It is long and simple: one case for each parameter that a statement may name.
+//
+//gocyclo:ignore
 func (s *Store) args(q *statement, v *values) []any {
 	args := make([]any, len(q.params))
 	for i, name := range q.params {
