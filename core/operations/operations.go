@@ -70,7 +70,8 @@ type Operation struct {
 	Route string
 	// User is the user's part of the key: as it is, or, after a '#', hashed. It may have a mark of its source and a '#' before it.
 	User string
-	// Unopened says why the result can't be opened, in what Lookup or LookupKey has found: there is then none in Record. See core.ErrSealed.
+	// Unopened says why the result can't be opened, in what Lookup or LookupKey has found: there is then none in Record.
+	// See core.ErrSealed.
 	Unopened error
 	// Token says that the key is that of a token, and Task that the operation is one of a task, and no request.
 	Token, Task bool
@@ -158,7 +159,8 @@ func (o *Operations) list(ctx context.Context, q Query, brief bool) iter.Seq2[Op
 }
 
 // page returns a page of operations that q asks for, and the store's cursor of the next one.
-func (o *Operations) page(ctx context.Context, q *Query, states []store.State, from string, left int, brief bool) (page []Operation, next string, err error) {
+func (o *Operations) page(ctx context.Context, q *Query, states []store.State, from string, left int,
+	brief bool) (page []Operation, next string, err error) {
 	if left < 0 {
 		left = 1000
 	}
@@ -192,8 +194,9 @@ func (o *Operations) Lookup(ctx context.Context, text string) (Operation, error)
 	return o.find(ctx, ask)
 }
 
-// LookupKey returns the operation of a user under a key that the client has chosen, or that is the id of a signed event, with its result.
-// route is as in Operation, or empty: any. Of several scopes of the key (core.ScopeKey) it is one. The error is [ErrNotFound] if there is none.
+// LookupKey returns the operation of a user under a key that the client has chosen, or that is the id of a signed event, with its
+// result. route is as in Operation, or empty: any. Of several scopes of the key (core.ScopeKey) it is one. The error is
+// [ErrNotFound] if there is none.
 func (o *Operations) LookupKey(ctx context.Context, user, route, key string) (Operation, error) {
 	return o.find(ctx, store.Query{Prefix: o.engine.Prefix, Limit: 1000, Match: func(stored string) bool {
 		op, ok := o.parse(stored)
@@ -333,7 +336,8 @@ func unsendable(answer *adapter.Response) error {
 	switch {
 	case answer == nil || answer.Status < 200 || answer.Status > 999:
 		return errors.New("idem: an answer has a status from 200 to 999")
-	case len(answer.Body) > 0 && slices.Contains([]int{http.StatusNoContent, http.StatusResetContent, http.StatusNotModified}, answer.Status):
+	case len(answer.Body) > 0 &&
+		slices.Contains([]int{http.StatusNoContent, http.StatusResetContent, http.StatusNotModified}, answer.Status):
 		return fmt.Errorf("idem: an answer with the status %d has no body", answer.Status)
 	}
 	for _, f := range answer.Header {
@@ -353,7 +357,8 @@ func (o *Operations) SettleTask(ctx context.Context, op Operation, value []byte,
 	if !op.Task {
 		fault = errors.New("idem: a request has an answer with a status, and no value")
 	}
-	return o.do(ctx, Action{"settle", op, by}, store.Change{To: store.Done, Result: o.engine.EncodeValue(value), Retention: retention}, fault)
+	return o.do(ctx, Action{"settle", op, by},
+		store.Change{To: store.Done, Result: o.engine.EncodeValue(value), Retention: retention}, fault)
 }
 
 // Forget removes the record of an operation: the next request is a first one, and runs. A running one whose lease has not passed is

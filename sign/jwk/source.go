@@ -318,7 +318,8 @@ func (s *Source) fetch(url string) ([]*sign.Key, error) {
 	}
 	defer func() { _ = response.Body.Close() }()
 	if response.StatusCode != http.StatusOK || response.Header.Get("Content-Encoding") != "" {
-		return nil, fmt.Errorf("jwk: %s answers %d with Content-Encoding %q", url, response.StatusCode, response.Header.Get("Content-Encoding"))
+		return nil,
+			fmt.Errorf("jwk: %s answers %d with Content-Encoding %q", url, response.StatusCode, response.Header.Get("Content-Encoding"))
 	}
 	data, err := io.ReadAll(io.LimitReader(response.Body, maxBytes+1))
 	switch {

@@ -14,8 +14,8 @@ import (
 	"github.com/idem-go/idem/sign/internal/redact"
 )
 
-// Config configures [New]. The zero Config is the profile that the package comment describes; [UCP], [WebBotAuth], [WebBotAuthMeunier], [AdCP],
-// [AdCP31] and [AdCPWebhooks] return those of published protocols. Client and verifier need the same options, except HTTPS.
+// Config configures [New]. The zero Config is the profile that the package comment describes; [UCP], [WebBotAuth], [WebBotAuthMeunier],
+// [AdCP], [AdCP31] and [AdCPWebhooks] return those of published protocols. Client and verifier need the same options, except HTTPS.
 type Config struct {
 	// Label is the signature's name in Signature-Input and Signature. If it is set, the verifier uses the signature of that
 	// label, and ignores others (of proxies, say) in the same line. Empty: the client uses "sig1", and the verifier accepts
@@ -240,7 +240,8 @@ func fields(m *sign.Message) (input, value string, err error) {
 	case none && errors.Is(err2, sign.CodeMissing):
 		err = sign.Errorf(sign.ReasonUnsigned, "%s", headerSignature)
 	case none, errors.Is(err2, sign.CodeMissing):
-		err = sign.Errorf(&sign.Error{Code: sign.CodeMissing, Reason: sign.ReasonBadHeader}, "one of %s and %s", headerInput, headerSignature)
+		err = sign.Errorf(&sign.Error{Code: sign.CodeMissing, Reason: sign.ReasonBadHeader}, "one of %s and %s",
+			headerInput, headerSignature)
 	}
 	return input, value, cmp.Or(err, err2)
 }
@@ -267,7 +268,8 @@ func (s *profile) checkParameters(p *parameters) error {
 	case p.has&expires != 0 && p.expires < p.created:
 		return sign.Errorf(sign.ReasonBadWindow, "the signature expires before it was created")
 	case r.lifetime > 0 && (p.expires == p.created || p.expires-p.created > r.lifetime):
-		return sign.Errorf(sign.ReasonBadWindow, "the signature is valid for %d seconds; 1 to %d are allowed", p.expires-p.created, r.lifetime)
+		return sign.Errorf(sign.ReasonBadWindow, "the signature is valid for %d seconds; 1 to %d are allowed",
+			p.expires-p.created, r.lifetime)
 	case p.has&alg != 0 && !r.uses(sign.Algorithm(p.alg)):
 		return sign.Errorf(sign.ReasonWrongAlgorithm, "the profile does not use %q", p.alg)
 	}
