@@ -60,8 +60,8 @@ func TestKeysThatAreRefused(t *testing.T) {
 		"a nil RSA key":       {"has less than 2048 bits", key((*rsa.PublicKey)(nil))},
 		"an RSA key of zeros": {"has less than 2048 bits", key(new(rsa.PublicKey))},
 		"no point":            {"is not on the curve P-256", key(&ecdsa.PublicKey{Curve: elliptic.P256()})},
-		//lint:ignore SA1019 only so can a point be made that is on no curve
 		"a point on no curve": {"is not on the curve P-256",
+			//lint:ignore SA1019 only so can a point be made that is on no curve
 			key(&ecdsa.PublicKey{Curve: elliptic.P256(), X: big.NewInt(1), Y: big.NewInt(1)})},
 		"another curve":      {"is not on the curve P-256", key(p384)},
 		"an exponent of one": {"proves nothing", key(&rsa.PublicKey{N: modulus(2048), E: 1})},
