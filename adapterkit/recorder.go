@@ -43,14 +43,23 @@ type Recorder struct {
 	size        atomic.Int64 // body bytes that were taken, or -1; Size does not wait for a Write
 	untyped     bool         // without a Content-Type: the server detects one from the body
 	byWrite     bool         // the handler has sent no status, but written or flushed
-	postponed   bool         // the status has not been sent on
-	passing     bool
-	streaming   bool // the handler has flushed
+	state       state
 	ended       bool
 	ending      adapter.Ending // RunsOn: a timeout has answered; Cut: a part of the stream could not be sent
 
 	response adapter.Response
 }
+
+// state is how far a response has come. Each is later than the one before.
+type state uint8
+
+const (
+	untouched state = iota // the handler has sent no final status
+	postponed              // its status has not been sent on
+	committed              // its status has, because no body is allowed
+	passing                // nothing is held back any more
+	streaming              // … and the handler has flushed
+)
 
 // notes is a writer that only notes a status, as Gin's does, until it is told to send it.
 type notes interface {
@@ -123,10 +132,10 @@ func (r *Recorder) writeHeader(status int) {
 	switch {
 	case r.ended:
 		return
-	case r.postponed:
+	case r.state == postponed:
 		r.superfluous = status
 		return
-	case r.status != 0 || r.passing:
+	case r.state != untouched:
 		r.w.WriteHeader(status) // superfluous, as the server will log
 		return
 	case status != http.StatusSwitchingProtocols && (status < 200 || status > 999):
@@ -179,11 +188,11 @@ func (r *Recorder) begin() { r.size.CompareAndSwap(-1, 0) }
 // needStatus takes the status that is noted, or 200, for that of the handler if it has sent no final one. The writer below
 // does the same.
 func (r *Recorder) needStatus() {
-	r.byWrite = r.byWrite || r.status == 0 && !r.passing
+	r.byWrite = r.byWrite || r.state == untouched
 	if r.notes != nil && !r.Written() {
 		r.writeHeader(r.notes.Status())
 	}
-	if r.status == 0 && !r.passing {
+	if r.state == untouched {
 		r.writeHeader(http.StatusOK)
 	}
 }
@@ -207,7 +216,7 @@ func (r *Recorder) postpone(h http.Header) {
 		k.values = append(k.values, values...)
 		k.header[name] = k.values[start:len(k.values):len(k.values)]
 	}
-	r.postponed = true
+	r.state = postponed
 }
 
 // snapshot captures the header, with names in order, so that equal responses make equal records.
@@ -256,11 +265,16 @@ func (r *Recorder) detectType() {
 	slices.SortStableFunc(r.kept.fields, byName)
 }
 
-// commit sends a postponed status, with the header as it was when the handler sent it.
+// commit sends a postponed status on.
 func (r *Recorder) commit() {
-	if !r.postponed {
-		return
+	if r.state == postponed {
+		r.state = committed
+		r.sendHead()
 	}
+}
+
+// sendHead sends the status, with the header as it was when the handler sent it.
+func (r *Recorder) sendHead() {
 	h, then := r.w.Header(), r.kept.header
 	for name := range h {
 		if _, ok := then[name]; !ok && !strings.HasPrefix(name, http.TrailerPrefix) {
@@ -272,7 +286,6 @@ func (r *Recorder) commit() {
 			h[name] = slices.Clone(values)
 		}
 	}
-	r.postponed = false
 	if !r.byWrite {
 		r.w.WriteHeader(r.status)
 	}
@@ -286,7 +299,7 @@ func hold[T []byte | string](r *Recorder, b T) (held int, err error) {
 		return 0, errEnded
 	}
 	r.needStatus()
-	if r.passing || !BodyAllowed(r.status) {
+	if r.state >= passing || !BodyAllowed(r.status) {
 		r.commit()
 		return 0, nil
 	}
@@ -305,9 +318,12 @@ func hold[T []byte | string](r *Recorder, b T) (held int, err error) {
 }
 
 // pass sends what is held back, and holds back no more.
-func (r *Recorder) pass(streaming bool) error {
-	r.passes(streaming)
-	r.commit()
+func (r *Recorder) pass(flushed bool) error {
+	held := r.state == postponed
+	r.passes(flushed)
+	if held {
+		r.sendHead()
+	}
 	if len(r.kept.body) == 0 {
 		return nil
 	}
@@ -327,11 +343,13 @@ func (r *Recorder) sendBody() error {
 	return err
 }
 
-func (r *Recorder) passes(streaming bool) {
+func (r *Recorder) passes(flushed bool) {
 	r.begin()
-	r.passing = true
-	r.streaming = r.streaming || streaming
-	adapter.PartSent(r.ctx, streaming)
+	r.state = max(r.state, passing)
+	if flushed {
+		r.state = streaming
+	}
+	adapter.PartSent(r.ctx, flushed)
 }
 
 // noted remembers that a part of a stream could not be sent. What the server refuses to send does not
@@ -342,7 +360,7 @@ func (r *Recorder) noted(err error) error {
 	switch {
 	case err == nil, errors.Is(err, http.ErrContentLength), errors.Is(err, http.ErrBodyNotAllowed), errors.Is(err, http.ErrHijacked):
 		return err
-	case r.streaming:
+	case r.state == streaming:
 		r.ending = max(r.ending, adapter.Cut)
 		return err
 	case r.ctx.Err() != nil:
@@ -400,7 +418,7 @@ func (r *Recorder) Size() int { return int(r.size.Load()) }
 func (r *Recorder) sending() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.passing
+	return r.state >= passing
 }
 
 // Flush implements [http.Flusher].
@@ -418,7 +436,7 @@ func (r *Recorder) FlushError() error {
 	if !adapter.MayStream(r.ctx) {
 		return nil
 	}
-	if !r.passing {
+	if r.state < passing {
 		if err := r.pass(true); err != nil {
 			return err
 		}
@@ -439,7 +457,7 @@ func (r *Recorder) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	if r.ended {
 		return nil, nil, errEnded
 	}
-	if r.status != 0 && !r.passing {
+	if r.state == postponed || r.state == committed {
 		if err := r.pass(true); err != nil {
 			return nil, nil, err
 		}
@@ -474,7 +492,7 @@ func (r *Recorder) capture() adapter.Capture {
 	if !r.Written() && !r.hasNoted() {
 		r.ending = adapter.Empty
 	}
-	return adapter.Capture{Response: &r.response, Ending: r.ending, Incomplete: r.passing || short || hasTrailers(r.w.Header())}
+	return adapter.Capture{Response: &r.response, Ending: r.ending, Incomplete: r.state >= passing || short || hasTrailers(r.w.Header())}
 }
 
 // hasNoted reports whether the handler has noted a status, which is an answer even if it is not sent.
@@ -491,9 +509,9 @@ func (r *Recorder) deliver(fields []adapter.Field) error {
 		return nil
 	}
 	var err error
-	if !r.passing {
+	if r.state < passing {
 		for _, f := range fields {
-			if r.postponed {
+			if r.state == postponed {
 				k.header[f.Name] = []string{f.Value}
 			} else {
 				r.w.Header()[f.Name] = []string{f.Value}
@@ -524,7 +542,7 @@ func (r *Recorder) drop(undo bool) {
 	if r.kept == nil {
 		return
 	}
-	if undo && !r.passing || r.postponed {
+	if undo && r.state < passing || r.state == postponed {
 		h := r.w.Header()
 		for name, values := range h {
 			if len(values) > 0 { // an empty list keeps the server from setting the field

@@ -17,6 +17,7 @@ import (
 // Config configures a [Guard]. User or SharedByAllCallers must be set.
 type Config struct {
 	// Policy is that of a task, see [core.Engine.Task]. Its Name must be empty: each procedure is a task, named as the procedure.
+	// So must its Presence and its Linger be, which are below.
 	Policy core.TaskPolicy
 
 	// Methods are the procedures that are protected, such as "/shop.v1.Orders/Create". None: all unary ones, but those of gRPC's own
@@ -85,8 +86,8 @@ var _ connect.Interceptor = (*Guard)(nil)
 
 // New makes a guard. The error joins all faults of c, each a *[core.ConfigError].
 func New(engine *core.Engine, c Config) (*Guard, error) {
-	kit, err := rpckit.New(engine, rpckit.Config{Policy: c.Policy, Methods: c.Methods, Presence: c.Presence, User: c.User,
-		SharedByAllCallers: c.SharedByAllCallers, Authorize: c.Authorize, StoredMetadata: c.StoredMetadata, Linger: c.Linger})
+	kit, err := rpckit.New(engine, rpckit.Config{Package: "connectidem", Policy: c.Policy, Methods: c.Methods, Presence: c.Presence,
+		User: c.User, SharedByAllCallers: c.SharedByAllCallers, Authorize: c.Authorize, StoredMetadata: c.StoredMetadata, Linger: c.Linger})
 	if err != nil {
 		return nil, err
 	}

@@ -108,6 +108,15 @@ func TestBoundaries(t *testing.T) {
 	}
 }
 
+// What seals decorates any store: it knows what stores promise, and neither an engine nor a particular store.
+func TestSealedKnowsStoresOnly(t *testing.T) {
+	const core = "github.com/idem-go/idem/core/"
+	ours := []string{core + "store", core + "internal/canon", core + "internal/sealed"}
+	for dep := range strings.FieldsSeq(run(t, "internal/sealed", "go", "list", "-deps")) {
+		require.True(t, !isWithin(dep, "github.com/idem-go/idem") || slices.Contains(ours, dep), dep)
+	}
+}
+
 // Every module is released by itself, beside any version of the others. What one takes out of another's internal
 // packages may be gone there in the next version.
 func TestModulesUseNoInternalPackages(t *testing.T) {

@@ -15,16 +15,19 @@ func (p *Policy) check(f *faults) {
 
 	f.addIf(p.FailOpen && p.Abandoned.uncertain, "FailOpen",
 		"contradicts Abandoned: Uncertain: while the store is down, it would run what nobody may run again; leave one of the two out")
-	f.addIf(p.OnSuccess == Release && p.Duplicate.kind == replays, "OnSuccess", "is Release, so that there is nothing to replay: Reject or Wait goes with it")
+	f.addIf(p.OnSuccess == Release && p.Duplicate.kind == replays, "OnSuccess",
+		"is Release, so that there is nothing to replay: Reject or Wait goes with it")
 	if p.keepsNothing() {
-		const why = "has no effect: OnSuccess and OnFailure keep nothing; leave it out, or keep successes (a handler can release a run with Run.Release)"
 		// DoubleClick sets both.
-		f.addIf(p.Retention > 0 && !p.RetainFromStart, "Retention", why)
-		f.addIf(p.RetainFromStart && p.Retention == 0, "RetainFromStart", why)
-		f.addIf(p.Duplicate.message != "", "Duplicate", "Reject: the message %s", why)
-		f.addIf(p.Key.echo, "Key", "EchoKey %s", why)
+		f.addIf(p.Retention > 0 && !p.RetainFromStart, "Retention", keepsNothing)
+		f.addIf(p.RetainFromStart && p.Retention == 0, "RetainFromStart", keepsNothing)
+		f.addIf(p.Duplicate.message != "", "Duplicate", "Reject: the message %s", keepsNothing)
 	}
 }
+
+// keepsNothing is why a setting is at fault if [Policy.keepsNothing].
+const keepsNothing = "has no effect: OnSuccess and OnFailure keep nothing; leave it out, or keep successes " +
+	"(a handler can release a run with Run.Release)"
 
 // keepsNothing reports whether the policy keeps no result, unless a handler decides otherwise.
 func (p *Policy) keepsNothing() bool {
@@ -40,13 +43,15 @@ func (g *Guard) compileHTTP(f *faults) {
 	}
 	f.addIf(g.user.fault != "", "User", "%s", g.user.fault)
 	f.addIf(g.user.isZero(), "User",
-		"is not set, nor is Config.User: without it one caller could be given another's response (UserFromCaller if all requests are signed, SharedByAllCallers if that is meant)")
+		"is not set, nor is Config.User: without it one caller could be given another's response "+
+			"(UserFromCaller if all requests are signed, SharedByAllCallers if that is meant)")
 	switch {
 	case p.RefuseExpired == 0:
 	case p.RefuseExpired < 0:
 		f.add("RefuseExpired", "is negative: %v", p.RefuseExpired)
-	case p.Key.kind != keyHeader && p.Key.kind != keyFunc:
-		f.add("RefuseExpired", "is for keys that somebody has chosen (Header, Func, BodyKey, CallerEvent): a token has an expiry of its own, and equal parameters may be meant again")
+	case !g.chosen():
+		f.add("RefuseExpired", "is for keys that somebody has chosen (Header, Func, BodyKey, CallerEvent): a token has an expiry "+
+			"of its own, and equal parameters may be meant again")
 	case p.keepsNothing():
 		f.add("RefuseExpired", "has no effect: OnSuccess and OnFailure keep nothing that could expire; leave it out, or keep successes")
 	case g.engine.can.Outlive == nil:
@@ -65,6 +70,5 @@ func (g *Guard) compileHTTP(f *faults) {
 		f.addIf(p.StoredHeaders.isSet(), "StoredHeaders", why)
 		f.addIf(p.ResponseLimit > 0 && p.Failed == nil, "ResponseLimit", why) // Failed sees that much of the body
 	}
-	g.compileParameters(f)
-	g.compileKey(f)
+	g.source.compile(g, f)
 }

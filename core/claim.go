@@ -17,7 +17,6 @@ type claimant struct {
 	claim   store.Claim // what the next Acquire asks for
 	askedOf uint64      // the abandoned attempt that the last Acquire was limited to; 0: none
 	asked   time.Time   // when the last Acquire began; zero for a local store
-	kept    bool        // the record is free, and has kept the operation of an expired token
 
 	waiter  *waiter         // nil: nobody answers the caller but the store
 	running store.Grant     // for which it began to wait
@@ -34,16 +33,12 @@ func newClaimant(ctx context.Context, g *Guard, id *identity) claimant {
 	return c
 }
 
-// resetClaim makes the claim one that knows of no earlier run. With an expired token it takes over nothing,
-// and has a fingerprint of its own: if it can't be released, it must not pass for a run that was begun, and
-// is valid for its lease only, because the token may be renewed.
+// resetClaim makes the claim one that knows of no earlier run.
 func (c *claimant) resetClaim() {
 	c.forRun()
 	c.claim.Raw, c.claim.Attempt = c.id.raw, 0
-	c.claim.Takeover = !c.guard.policy.Abandoned.uncertain && !c.id.expired
-	if c.id.expired && !c.kept {
-		c.claim.Fingerprint, c.claim.Raw, c.claim.Retention = expiredUse, 0, 0
-	}
+	c.claim.Takeover = !c.guard.policy.Abandoned.uncertain
+	c.beginNothing()
 }
 
 // forRun makes the claim one under which the operation may run.
@@ -103,18 +98,8 @@ func (c *claimant) acquire(ctx context.Context) (store.Grant, error) {
 		}
 		defer e.freeSlot()
 	}
-	if c.id.expired && c.claim.Attempt == 0 {
-		// An operation that was kept had its token in time. What would begin another one in its place, or forget the
-		// number of its attempt, must not be claimed.
-		r, err := e.lookFree(ctx, c.id.key)
-		c.kept = r.ID != (store.ID{}) && r.Fingerprint == c.id.fingerprint
-		switch {
-		case err != nil:
-			return store.Grant{}, err
-		case r.State == store.Free && !c.kept:
-			return store.Grant{State: store.Running, ID: r.ID, Fingerprint: expiredUse}, nil
-		}
-		c.resetClaim()
+	if grant, err := c.goOn(ctx); err != nil || grant.State != 0 {
+		return grant, err
 	}
 	if !e.can.Local {
 		c.asked = time.Now()
@@ -143,22 +128,7 @@ func (c *claimant) mayWait(grant store.Grant) bool {
 
 // keyReused reports whether the record under the key has other parameters.
 func (c *claimant) keyReused(grant store.Grant) bool {
-	return grant.State != store.Acquired && !c.id.has(grant.Fingerprint) && !c.guard.policy.Key.ignoreFingerprint && !c.ofExpiredUse(grant)
-}
-
-// tokenExpired reports whether the key is an expired token that was never used before it expired, or whether
-// the claim of such a token has left its record behind.
-func (c *claimant) tokenExpired(grant store.Grant) bool {
-	if grant.State == store.Acquired {
-		return c.id.expired && (grant.Attempt == 1 || grant.Free && grant.ID == c.claim.ID)
-	}
-	return c.ofExpiredUse(grant) && (c.id.expired || grant.State != store.Running) // a running one may be released soon
-}
-
-// ofExpiredUse reports whether the record is the claim of an expired token. (A task may have the same
-// fingerprint.)
-func (c *claimant) ofExpiredUse(grant store.Grant) bool {
-	return grant.State != store.Acquired && grant.Fingerprint == expiredUse && c.guard.policy.Key.kind == keyToken
+	return grant.State != store.Acquired && !c.guard.ignores && !c.id.has(grant.Fingerprint) && !c.ofExpiredUse(grant)
 }
 
 // giveBack releases the claim, if it is held.
@@ -173,26 +143,24 @@ func (c *claimant) giveBack(ctx context.Context, grant store.Grant) error {
 // that caused it, or prepares the claim to be acquired once more.
 func (c *claimant) recover(ctx context.Context, abandoned store.Grant) (done *store.Grant, refusal *Refusal, err error) {
 	attempt, policy := abandoned.Attempt, &c.guard.policy
-	if (policy.Key.ignoreFingerprint || c.id.has(abandoned.Fingerprint)) && c.id.fingerprint != abandoned.Fingerprint { // it is from before the policy, or Config.Seal, said so
+	if (c.guard.ignores || c.id.has(abandoned.Fingerprint)) && c.id.fingerprint != abandoned.Fingerprint { // it is from before the policy, or Config.Seal, said so
 		c.id.fingerprint = abandoned.Fingerprint
 		c.resetClaim()
 		if c.claim.Takeover {
 			return nil, nil, nil
 		}
 	}
-	switch {
-	case c.id.expired && !policy.Abandoned.uncertain && c.askedOf != attempt:
-		// The token was used in time, so that the run may be taken over. The first Acquire only found that out.
-		c.forRun()
-		c.claim.Takeover, c.claim.Attempt = true, attempt
-		return nil, nil, nil
-	case c.claim.Takeover, c.askedOf == attempt:
+	if c.claim.Takeover || c.askedOf == attempt {
 		// Only another fingerprint can have kept the store from handing it over.
 		return nil, refusalKeyReused, nil
-	case policy.Abandoned.reconcile == nil:
-		return nil, refusalUncertain, nil
 	}
-	verdict, err := policy.Abandoned.reconcile(ctx, Uncertainty{Key: c.id.key, Attempt: attempt, Request: c.id.request})
+	var verdict Verdict // unknown
+	switch reconcile := policy.Abandoned.reconcile; {
+	case !policy.Abandoned.uncertain: // the claim was to take over nothing unasked
+		verdict = RunAgain()
+	case reconcile != nil:
+		verdict, err = reconcile(ctx, Uncertainty{Key: c.id.key, Attempt: attempt, Request: c.id.request})
+	}
 	if err != nil || verdict.kind == verdictUnknown {
 		return nil, refusalUncertain, err
 	}

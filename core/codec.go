@@ -16,7 +16,7 @@ import (
 //	failed        nothing                 the run failed, and duplicates are rejected
 //	reduced       as response             between fields and body the names of the removed fields,
 //	                                      after their length, an empty name after the last
-//	sealed                                any of these, see seal.go
+//	sealed                                any of these, see package sealed: core never sees it
 //
 // The byte doubles as a version: a result with an unknown one counts as unavailable, so
 // that two versions of a service can share a store while it is being updated.
@@ -26,7 +26,6 @@ const (
 	resultValue       = 3
 	resultFailed      = 4
 	resultReduced     = 5
-	resultSealed      = 6
 )
 
 var (

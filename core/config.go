@@ -113,11 +113,11 @@ func (c *Config) prefix(f *faults, inProcess bool) string {
 	return prefix
 }
 
-// ConfigError is one fault of a [Config] or [Policy]. [New] and [Engine.Guard] report
+// ConfigError is one fault of a [Config] or [Policy], or of a configuration in a package built on core. [New] and [Engine.Guard] report
 // all faults at once; find them with errors.As, or take the joined error apart with
 // its Unwrap() []error method.
 type ConfigError struct {
-	// Field is the faulty field, such as "Policy.Lease".
+	// Field is the faulty field, such as "Policy.Lease". That of another package begins with the package, such as "amqpidem.Config.Task".
 	Field string
 	// Problem says what is wrong with it.
 	Problem string

@@ -97,12 +97,12 @@ var errBadGrant = errors.New("idem: the store reported an unknown state")
 // duplicate decides about a duplicate of a finished operation.
 func (g *Guard) duplicate(grant store.Grant) decision {
 	switch {
-	case grant.Expired && !g.policy.Key.event:
+	case grant.Expired && !g.ofEvents():
 		return decision{action: toRefuse, refusal: refusalKeyExpired, grant: grant}
-	case g.policy.Duplicate.kind != rejects, g.policy.Key.event:
+	case g.policy.Duplicate.kind != rejects, g.ofEvents():
 		return decision{action: toReplay, grant: grant}
-	case unopened(grant.Result) != nil:
-		return decision{action: toRefuse, refusal: refusalUnavailable, cause: unopened(grant.Result), grant: grant}
+	case grant.Unopened != nil:
+		return decision{action: toRefuse, refusal: refusalUnavailable, cause: grant.Unopened, grant: grant}
 	case bytes.Equal(grant.Result, failed):
 		return decision{action: toRefuse, refusal: g.refusedFailed, grant: grant}
 	}

@@ -144,15 +144,6 @@ func (r *Run) secret() (ringSecret, error) {
 	return ringSecret{}, fmt.Errorf("idem: Derive: the operation was begun with the secret %q, which Config.Secrets has no longer", name)
 }
 
-// chosen reports whether somebody has chosen the keys, so that each is one operation for ever.
-func (g *Guard) chosen() bool {
-	switch g.policy.Key.kind {
-	case keyHeader, keyFunc, keyTask:
-		return true
-	}
-	return false
-}
-
 // unprotected is the context of a request, or a call of a task, that a guard lets pass without a claim.
 type unprotected struct {
 	context.Context

@@ -45,8 +45,8 @@ func (t *Task) Record() Record { return t.guard.policy.Record }
 // Digest returns a digest of content, of 64 hexadecimal digits, for keys ([Call].Key) that are made of it. It is SHA-256; under
 // [Config].Seal it is HMAC-SHA-256, bound to the task's name, so that who reads the key can't find the content by trying.
 func (t *Task) Digest(content []byte) string {
-	if s := t.guard.engine.seal; s.seals() {
-		return s.digest(t.guard.taskKey(Call{}), content)
+	if d := t.guard.engine.digests; d.written() {
+		return d.of(t.guard.taskKey(Call{}), content)
 	}
 	sum := sha256.Sum256(content)
 	return hex.EncodeToString(sum[:])
@@ -55,7 +55,7 @@ func (t *Task) Digest(content []byte) string {
 // Call says which operation [Do] carries out.
 type Call struct {
 	// Key is the operation's identity within the task and the user, such as the id of a message.
-	// It is required, and may have any bytes.
+	// It is required, unless [TaskPolicy].Presence is [Optional], and may have any bytes.
 	Key string
 	// User is the user whose operation it is. Empty: it belongs to no user. More than 64 bytes are
 	// stored as a hash.
@@ -86,8 +86,11 @@ type Result[T any] struct {
 //
 // If ctx has ended before the call, Do returns its error and does nothing.
 //
-// fn gets a context from which [RunFrom] returns the run. The context ends when ctx ends, when the lease
+// fn gets a context from which [RunFrom] returns the run. The context ends when ctx ends (or [TaskPolicy].Linger later), when the lease
 // is lost, and at a shutdown.
+//
+// A call without a Key, under [Optional], has no run: fn is called each time, its value is not stored, and its context is that of
+// ctx, with a run that is [Run.Unprotected]. The same holds under [TaskPolicy].FailOpen, when the store has failed.
 //
 // A duplicate gets the stored value, or an error that errors.Is a [codes.Code] and is a *[Refusal]:
 //
@@ -98,7 +101,7 @@ type Result[T any] struct {
 //   - [codes.ResultUnavailable]: the operation is done, but the value was not stored, because it had more
 //     than [TaskPolicy].ResultLimit bytes or could not be encoded without a loss; or it can't be opened ([ErrSealed]), or decoded as a T.
 //
-// Other refusals without a run are [codes.KeyMissing] (call.Key is empty), [codes.StoreUnavailable] and
+// Other refusals without a run are [codes.KeyMissing] (call.Key is empty, and required), [codes.StoreUnavailable] and
 // [codes.ShuttingDown] (after [Engine.Drain]).
 //
 // Within fn, a Do with the same task, call and context belongs to the same run, and just calls its
@@ -278,32 +281,37 @@ func (t *taskCall) do(ctx context.Context) error {
 func (t *taskCall) identify() identity {
 	id := identity{route: "DO " + t.guard.policy.Name}
 	if t.call.Key == "" {
-		id.refusal = refusalKeyMissing
+		if id.pass = t.guard.keyless; !id.pass {
+			id.refusal = refusalKeyMissing
+		}
 		return id
 	}
 	id.key = t.guard.taskKey(t.call)
-	if t.guard.policy.Key.ignoreFingerprint {
+	if t.guard.ignores {
 		return id // a record with another one would not go on
 	}
 	if id.fingerprint = t.call.Fingerprint; len(id.fingerprint) > 64 {
 		sum := sha256.Sum256([]byte(id.fingerprint))
 		id.fingerprint = hex.EncodeToString(sum[:])
 	}
-	if s := t.guard.engine.seal; s != nil && id.fingerprint != "" {
-		id.fingerprint, id.other = forms(s, id.fingerprint, s.digest(id.key, []byte(t.call.Fingerprint)))
+	if d := t.guard.engine.digests; d != nil && id.fingerprint != "" {
+		id.fingerprint, id.other = forms(d, id.fingerprint, d.of(id.key, []byte(t.call.Fingerprint)))
 	}
 	return id
 }
 
 // run runs the function under the claim of c.
 func (t *taskCall) run(c *runContext) error {
-	ending := adapter.Unrendered // until the function has returned
-	defer func() { c.settlePanic(ending) }()
+	told := adapter.Unrendered // until the function has returned
+	defer func() { c.settlePanic(told) }()
 	c.announce()
 	t.attempt = c.attempt
 	err := t.fn(c)
-	ending = adapter.Answered
-	o := outcome{failed: err != nil, again: true, err: err}
+	told = adapter.Answered
+	o := outcome{again: true, err: err}
+	if err != nil {
+		o.ending = hasFailed
+	}
 	if t.guard.policy.Duplicate.kind != rejects { // else the value is never replayed
 		o.result = unavailable
 	}
@@ -323,7 +331,7 @@ func (t *taskCall) run(c *runContext) error {
 // replay decodes a stored value, if there is one.
 func (t *taskCall) replay(grant store.Grant) (ok bool, err error) {
 	if len(grant.Result) == 0 || grant.Result[0] != resultValue {
-		return false, unopened(grant.Result)
+		return false, grant.Unopened
 	}
 	err = t.decode(grant.Result[1:])
 	return err == nil, err

@@ -396,26 +396,67 @@ func TestDoWithAContextThatHasEnded(t *testing.T) {
 	assert.Zero(t, records.acquires.Load())
 }
 
-func TestContextsOfTasks(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		task := core.MustNew(core.Config{}).MustTask(core.TaskPolicy{Name: "n"})
-		type ctxKey struct{}
-		ctx, leave := context.WithCancelCause(context.WithValue(t.Context(), ctxKey{}, "outer"))
-		_, err := core.Do(ctx, task, core.Call{Key: "k"}, func(run context.Context) (int, error) {
-			assert.Equal(t, "outer", run.Value(ctxKey{}))
-			assert.NoError(t, run.Err())
-			leave(nil)
-			before := time.Now()
-			<-run.Done()
-			assert.Zero(t, time.Since(before), "a task's context is meant: it does not linger")
-			assert.Equal(t, context.Canceled, context.Cause(run))
-			return 0, run.Err()
+// A call without a key runs each time, whatever the store and Drain say. Within a run it belongs to that.
+func TestDoWithAnOptionalKey(t *testing.T) {
+	var seen events
+	records := &spy{Store: newStore(t)}
+	e := core.MustNew(core.Config{Observe: seen.add, Store: records})
+	task := e.MustTask(core.TaskPolicy{Name: "n", Presence: core.Optional})
+	runs := 0
+	fn := func(ctx context.Context) (int, error) {
+		runs++
+		_, err := core.RequireRun(ctx)
+		assert.ErrorIs(t, err, codes.KeyMissing)
+		return runs, errLater
+	}
+	for i := range 2 {
+		r, err := core.Do(t.Context(), task, core.Call{User: "ann", Fingerprint: "f"}, fn)
+		assert.Equal(t, errLater, err)
+		assert.Equal(t, core.Result[int]{Value: i + 1}, r)
+		assert.Equal(t, core.Event{Kind: core.Passed, Policy: "n", Route: "DO n"}, seen.last())
+		assert.NoError(t, e.Drain(t.Context()))
+	}
+	_, err := core.Do(over(), task, core.Call{}, fn)
+	assert.Equal(t, context.Canceled, err)
+	assert.Zero(t, records.acquires.Load())
+	_, err = core.Do(t.Context(), task, core.Call{Key: "k"}, fn)
+	assert.ErrorIs(t, err, codes.ShuttingDown, "one with a key is protected")
+	assert.Equal(t, 2, runs)
+
+	other := core.MustNew(core.Config{}).MustTask(core.TaskPolicy{Name: "n"})
+	_, err = core.Do(t.Context(), other, core.Call{Key: "k"}, func(ctx context.Context) (int, error) {
+		_, err := core.Do(ctx, task, core.Call{}, func(within context.Context) (int, error) {
+			assert.Same(t, core.RunFrom(ctx), core.RunFrom(within))
+			return 0, nil
 		})
-		assert.ErrorIs(t, err, context.Canceled)
-		r, err := core.Do(t.Context(), task, core.Call{Key: "k"}, func(context.Context) (int, error) { return 1, nil })
-		assert.NoError(t, err)
-		assert.Equal(t, 1, r.Value, "the failure was released")
+		return 0, err
 	})
+	assert.NoError(t, err)
+}
+
+// The end of a task's context is meant, unless its policy says that the caller may leave.
+func TestContextsOfTasks(t *testing.T) {
+	for _, linger := range []time.Duration{0, time.Second} {
+		synctest.Test(t, func(t *testing.T) {
+			task := core.MustNew(core.Config{}).MustTask(core.TaskPolicy{Name: "n", Linger: linger})
+			type ctxKey struct{}
+			ctx, leave := context.WithCancelCause(context.WithValue(t.Context(), ctxKey{}, "outer"))
+			_, err := core.Do(ctx, task, core.Call{Key: "k"}, func(run context.Context) (int, error) {
+				assert.Equal(t, "outer", run.Value(ctxKey{}))
+				assert.NoError(t, run.Err())
+				leave(nil)
+				before := time.Now()
+				<-run.Done()
+				assert.Equal(t, linger, time.Since(before))
+				assert.Equal(t, context.Canceled, context.Cause(run))
+				return 0, run.Err()
+			})
+			assert.ErrorIs(t, err, context.Canceled)
+			r, err := core.Do(t.Context(), task, core.Call{Key: "k"}, func(context.Context) (int, error) { return 1, nil })
+			assert.NoError(t, err)
+			assert.Equal(t, 1, r.Value, "the failure was released")
+		})
+	}
 }
 
 // What the hook has found out is replayed. If there is no room for it, that the run took effect is kept.

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/idem-go/idem/core/internal/sealed"
 	"github.com/idem-go/idem/core/internal/view"
 	"github.com/idem-go/idem/core/store"
 	"github.com/idem-go/idem/core/store/memstore"
@@ -19,12 +20,12 @@ import (
 // goroutines. ([Engine.Drain] ends what it does about unsettled runs.)
 type Engine struct {
 	shown
-	store        store.Store
-	can          store.Capabilities // the store's, and Recall only if it may be used
+	store        *sealed.Store      // around that of the Config
+	can          store.Capabilities // the store's
 	user         UserSource
 	prefix       string
-	secrets      []ringSecret // newest first
-	seal         *sealer      // nil: nothing is sealed
+	secrets      []ringSecret  // newest first
+	digests      *keyedDigests // nil: there is no Config.Seal
 	creator      string
 	remark       func(context.Context) string
 	storeTimeout time.Duration
@@ -59,24 +60,19 @@ func New(c Config) (*Engine, error) {
 	f.addIf(c.User.fault != "", "User", "%s", c.User.fault)
 	f.addIf(c.UnsettledLimit < 0, "UnsettledLimit", "is negative: %d", c.UnsettledLimit)
 	f.addIf(c.StoreTimeout < 0, "StoreTimeout", "is negative: %v", c.StoreTimeout)
-	prefix, secrets, seal := c.prefix(&f, can.InProcess), newRing(&f, "Secrets", c.Secrets), c.sealer(&f)
+	prefix, secrets := c.prefix(&f, can.InProcess), newRing(&f, "Secrets", c.Secrets)
+	ring, digests := c.sealing(&f)
 	if err := f.err(); err != nil {
 		return nil, err
 	}
-	if can.RecallFor != c.Store {
-		can.Recall = nil
-	}
-	if seal != nil {
-		sealed := seal.sealed(c.Store, can)
-		c.Store, can = sealed, sealed.can
-	}
+	records := sealed.New(c.Store, ring)
 	e := &Engine{
-		store:        c.Store,
-		can:          can,
+		store:        records,
+		can:          records.Capabilities(),
 		user:         c.User,
 		prefix:       prefix,
 		secrets:      secrets,
-		seal:         seal,
+		digests:      digests,
 		creator:      creator(),
 		remark:       c.Remark,
 		storeTimeout: c.StoreTimeout,
@@ -124,7 +120,6 @@ func (e *Engine) forOperators() shown {
 			}
 			return r, ok
 		},
-		Unopened: unopened,
 	}
 	if !e.can.Local {
 		v.Timeout = e.storeTimeout

@@ -16,15 +16,19 @@ import (
 // concurrent use.
 type Guard struct {
 	engine        *Engine
-	policy        Policy // with defaults filled in
-	name          string // of the policy, as records have it
+	policy        Policy    // with defaults filled in
+	name          string    // of the policy, as records have it
+	source        keySource // of the policy's key; nil for a Task
 	identity      canon.Rules
 	params        canon.Rules  // for fingerprints
+	headers       []string     // the fields of RequestHeaders, in canonical form
 	other         *canon.Rules // for fingerprints of engines with another Config.Seal; nil: they don't count
 	seed          maphash.Seed // of store.Claim.Raw
 	user          UserSource
 	callers       bool                                      // a verified caller is the user by default
 	task          bool                                      // of a Task
+	ignores       bool                                      // the parameters: the key alone decides (IgnoreFingerprint)
+	keyless       bool                                      // a Task's: calls without a key pass
 	forgets       bool                                      // a PUT or DELETE that succeeds is released: the policy says nothing else
 	running       *Refusal                                  // what a duplicate gets while the operation runs
 	refuses       func(context.Context, *Refusal) *Response // Policy.Refuse, Config.Refuse, both or nil
@@ -37,13 +41,16 @@ type Guard struct {
 // Guard compiles p for HTTP. It reports every fault of p at once, each as a
 // *[ConfigError].
 func (e *Engine) Guard(p Policy) (*Guard, error) {
-	g := &Guard{engine: e, policy: p, user: p.User, seed: maphash.MakeSeed()}
+	g := &Guard{engine: e, policy: p, source: p.Key.source, user: p.User, seed: maphash.MakeSeed()}
+	if g.source == nil {
+		g.source = new(paramsKey)
+	}
 	f := faults{of: "Policy"}
 	g.policy.check(&f)
 	g.compileHTTP(&f)
 	compiled, err := g.compile(&f)
-	if err == nil && p.Key.presence == OrParams {
-		g.withoutKey, err = e.Guard(p.withoutKey())
+	if k, ok := g.source.(*headerKey); ok && err == nil && k.presence == OrParams {
+		g.withoutKey, err = e.Guard(k.withoutKey(p))
 	}
 	if err != nil {
 		return nil, err
@@ -54,21 +61,39 @@ func (e *Engine) Guard(p Policy) (*Guard, error) {
 // of returns the guard for r: g, or another one for a request without a key.
 func (g *Guard) of(r *Request) *Guard {
 	if g.withoutKey != nil {
-		if _, lines := r.Headers.Header(g.policy.Key.name, 0); lines == 0 {
+		if _, lines := r.Headers.Header(g.source.(*headerKey).field, 0); lines == 0 {
 			return g.withoutKey
 		}
 	}
 	return g
 }
 
-// looksAtKeys reports whether a key that the client sends may count.
-func (g *Guard) looksAtKeys() bool {
-	return g.policy.Key.kind == keyHeader || g.policy.Key.kind == keyFunc
+// chosen reports whether somebody has chosen the keys, so that each is one operation for ever.
+func (g *Guard) chosen() bool {
+	switch g.source.(type) {
+	case *paramsKey, *tokenKey:
+		return false
+	}
+	return true
+}
+
+// ofEvents reports whether the policy's key is that of [SignedEvent].
+func (g *Guard) ofEvents() bool {
+	_, ok := g.source.(*eventKey)
+	return ok
+}
+
+// tokens are those of a policy whose key is a [Token]; else nil.
+func (g *Guard) tokens() *Tokens {
+	if k, ok := g.source.(*tokenKey); ok {
+		return k.tokens
+	}
+	return nil
 }
 
 // noticeIgnoredKey tells the observer, once for a route, that a client sends keys at which the policy does not look.
 func (g *Guard) noticeIgnoredKey(ctx context.Context, r *Request) {
-	if g.engine.observer == nil || g.looksAtKeys() {
+	if g.engine.observer == nil || g.chosen() {
 		return
 	}
 	if _, lines := r.Headers.Header(DefaultKeyHeader, 0); lines == 0 {
@@ -94,10 +119,11 @@ func (e *Engine) MustGuard(p Policy) *Guard {
 func (e *Engine) compileTask(p TaskPolicy) (*Guard, error) {
 	f := faults{of: "TaskPolicy"}
 	f.addIf(p.Name == "", "Name", "is empty; it is part of the keys of a task")
+	f.addIf(p.Presence > Optional, "Presence", "is %d; a task has Required or Optional", p.Presence)
+	f.addIf(p.Linger < 0, "Linger", "is negative: %v", p.Linger)
 	f.addIf(p.ResultLimit < 0, "ResultLimit", "is negative: %d", p.ResultLimit)
-	g := &Guard{engine: e, task: true, seed: maphash.MakeSeed(), policy: Policy{
-		Name: p.Name, Key: KeySource{kind: keyTask, ignoreFingerprint: p.IgnoreFingerprint}, Duplicate: p.Duplicate,
-		Record: p.Record, FailOpen: p.FailOpen, ResponseLimit: p.ResultLimit}}
+	g := &Guard{engine: e, task: true, ignores: p.IgnoreFingerprint, keyless: p.Presence == Optional, seed: maphash.MakeSeed(), policy: Policy{
+		Name: p.Name, Duplicate: p.Duplicate, Record: p.Record, FailOpen: p.FailOpen, Linger: p.Linger, ResponseLimit: p.ResultLimit}}
 	f.addIf(p.ResultLimit > 0 && (p.Duplicate.kind == rejects || g.policy.keepsNothing()), "ResultLimit",
 		"has no effect: no value is stored under Reject, or if nothing is kept; leave it out")
 	g.policy.check(&f)
@@ -110,15 +136,9 @@ func (g *Guard) compile(f *faults) (*Guard, error) {
 	if err := f.err(); err != nil {
 		return nil, err
 	}
-	switch { // the others require a name
-	case p.Key.kind == keyHeader:
-		setDefault(&p.Name, "client-key")
-	case p.Key.inBody:
-		setDefault(&p.Name, "body-key")
-	case p.Key.kind == keyFunc:
-		setDefault(&p.Name, "func")
-	default:
-		setDefault(&p.Name, "params")
+	if !g.task { // which lingers only if its policy says so: the end of the caller's context is meant
+		g.source.defaults(p)
+		setDefault(&p.Linger, defaultLinger)
 	}
 	g.name = store.Note(p.Name)
 	g.refuses = g.engine.refuse
@@ -131,39 +151,14 @@ func (g *Guard) compile(f *faults) (*Guard, error) {
 			return general(ctx, r)
 		}
 	}
-	ofParameters := p.Key.kind == keyParams || p.Key.kind == keyFields
-	g.forgets = ofParameters && p.Retention == 0 && p.OnSuccess == byDefault && p.OnFailure == byDefault
-	if p.Key.kind == keyToken {
-		setDefault(&p.Retention, max(defaultKeyRetention, p.Key.tokens.outlasting()))
-		setDefault(&p.RememberAbandoned, max(defaultRememberAbandoned, p.Key.tokens.outlasting()))
-	}
-	if p.Key.event {
-		setDefault(&p.Retention, defaultEventRetention)
-		setDefault(&p.RememberAbandoned, p.Retention)
-	}
 	setDefault(&p.Lease, defaultLease)
+	setDefault(&p.Retention, defaultKeyRetention)
 	setDefault(&p.RememberAbandoned, defaultRememberAbandoned)
 	setDefault(&p.BodyLimit, defaultBodyLimit)
 	setDefault(&p.ResponseLimit, defaultResponseLimit)
 	setDefault(&p.OnSuccess, Keep)
 	setDefault(&p.OnFailure, Release)
-	if ofParameters {
-		setDefault(&p.Retention, defaultRetention)
-	} else {
-		setDefault(&p.Retention, defaultKeyRetention)
-	}
-	switch {
-	case p.Failed != nil:
-	case ofParameters, p.Key.kind == keyToken:
-		p.Failed = FailedByAnyError
-	case p.Key.event:
-		p.Failed = failedBySender
-	default:
-		p.Failed = FailedByStatus
-	}
-	if !g.task { // whose context is the caller's own: its end is meant
-		setDefault(&p.Linger, defaultLinger)
-	}
+	p.failsBy(FailedByStatus)
 	g.running = refusalInProgress
 	if p.Duplicate.kind == rejects {
 		g.running = refusal(codes.InProgress)

@@ -55,18 +55,7 @@ type identity struct {
 }
 
 func (f *httpOperation) identify() identity {
-	id := f.derive(func() ([]byte, *Refusal, error) {
-		body, err := f.x.ReadBody(f.guard.policy.BodyLimit)
-		switch {
-		case errors.Is(err, adapter.ErrBodyTooLarge):
-			return nil, refusalBodyTooLarge, err
-		case errors.Is(err, adapter.ErrBodyConsumed):
-			return nil, refusalBodyConsumed, err
-		case err != nil:
-			return nil, refusalBodyUnreadable, err
-		}
-		return body, nil, nil
-	})
+	id := f.derive()
 	id.request, id.forgets = &f.req, f.guard.forgets && isIdempotent(f.req.Method)
 	if f.guard.engine.observer != nil { // it is for events only
 		id.route = endpoint(&f.req)
@@ -86,7 +75,7 @@ func (g *Guard) Key(r *Request) (key Key, fingerprint string, err error) {
 		f.req.Headers = noHeaders{}
 	}
 	f.guard = g.of(&f.req)
-	id := f.derive(func() ([]byte, *Refusal, error) { return f.req.Body, nil, nil })
+	id := f.derive()
 	f.reset()
 	httpOperations.Put(f)
 	if id.refusal != nil {
@@ -99,87 +88,137 @@ type noHeaders struct{}
 
 func (noHeaders) Header(string, int) (string, int) { return "", 0 }
 
-// derive makes key and fingerprint. What can be refused without the body is refused before the body is
-// read.
-func (f *httpOperation) derive(readBody func() ([]byte, *Refusal, error)) identity {
-	g, r := f.guard, &f.req
-	if r.Preforked && g.engine.can.InProcess {
+// derive makes key and fingerprint.
+func (f *httpOperation) derive() identity {
+	if f.req.Preforked && f.guard.engine.can.InProcess {
 		return identity{refusal: refusalNotShared, cause: errPreforked}
 	}
-	var clientKey string
-	if g.policy.Key.kind == keyHeader {
-		field, lines := r.Headers.Header(g.policy.Key.name, 0)
-		switch {
-		case lines == 0 && g.policy.Key.presence == Optional:
-			if g.user.caller && r.Caller == "" {
-				return identity{refusal: refusalUserMissing, cause: ErrNoUser}
-			}
-			return identity{pass: true}
-		case lines == 0:
-			return identity{refusal: refusalKeyMissing}
-		case lines > 1:
-			return identity{refusal: refusalKeyInvalid}
-		}
-		var err error
-		if clientKey, err = canon.ParseClientKey(field); err != nil {
-			return identity{refusal: refusalKeyInvalid, cause: err}
-		}
-		if g.policy.Key.echo {
-			f.echo[0] = Field{Name: g.policy.Key.name, Value: strings.Clone(field)}
-		}
-	}
-	user, err := g.findUser(r)
-	if err != nil || user.ID == "" && !user.Shared {
-		return identity{refusal: refusalUserMissing, cause: tellOnce(err)}
-	}
-	if g.policy.Key.kind == keyToken {
-		return f.deriveFromToken(user, readBody)
-	}
-	body, refused, err := readBody()
-	if refused != nil {
+	return f.guard.source.derive(f)
+}
+
+func (k *paramsKey) derive(f *httpOperation) identity {
+	if refused, err := f.read(); refused != nil {
 		return identity{refusal: refused, cause: err}
 	}
-	r.Body = body
-	if g.policy.Key.kind == keyFunc {
-		if clientKey, err = g.policy.Key.fn(r); err != nil || len(clientKey) > 255 {
-			return identity{refusal: refusalKeyInvalid, cause: err}
-		}
-		switch {
-		case clientKey == "" && g.policy.Key.presence == Optional:
-			return identity{pass: true}
-		case clientKey == "":
-			return identity{refusal: refusalKeyMissing}
-		}
+	g, in := f.guard, f.parameters()
+	key := append(g.appendOperation(f.scratch[:0], f.user, f.req.Method, f.req.Route), "P="...)
+	key, info := g.identity.AppendDigest(key, &in)
+	f.scratch = key
+	if len(k.fields) > 0 && info.Selected == 0 {
+		return identity{refusal: refusalKeyMissing}
 	}
-	if valid := g.policy.Key.valid; valid != nil && !valid(clientKey) {
+	// The parameters are in the key: there is nothing left to compare.
+	return identity{key: Key{string(key)}, done: f.recall(key, 0)}
+}
+
+func (k *headerKey) derive(f *httpOperation) identity {
+	r := &f.req
+	field, lines := r.Headers.Header(k.field, 0)
+	switch {
+	case lines == 0 && k.presence == Optional:
+		if f.guard.user.caller && r.Caller == "" {
+			return identity{refusal: refusalUserMissing, cause: ErrNoUser}
+		}
+		return identity{pass: true}
+	case lines == 0:
+		return identity{refusal: refusalKeyMissing}
+	case lines > 1:
+		return identity{refusal: refusalKeyInvalid}
+	}
+	key, err := canon.ParseClientKey(field)
+	if err != nil {
+		return identity{refusal: refusalKeyInvalid, cause: err}
+	}
+	if k.echo {
+		f.echo[0] = Field{Name: k.field, Value: strings.Clone(field)}
+	}
+	if refused, err := f.read(); refused != nil {
+		return identity{refusal: refused, cause: err}
+	}
+	return k.chosen(f, key)
+}
+
+func (k *funcKey) derive(f *httpOperation) identity {
+	if refused, err := f.read(); refused != nil {
+		return identity{refusal: refused, cause: err}
+	}
+	key, err := k.fn(&f.req)
+	switch {
+	case err != nil || len(key) > maxKey:
+		return identity{refusal: refusalKeyInvalid, cause: err}
+	case key == "" && k.presence == Optional:
+		return identity{pass: true}
+	case key == "":
+		return identity{refusal: refusalKeyMissing}
+	}
+	return k.chosen(f, key)
+}
+
+// chosen is the identity of a key that somebody has chosen for an operation of its user and route.
+func (k *chosenKey) chosen(f *httpOperation, chosen string) identity {
+	if k.valid != nil && !k.valid(chosen) {
 		return identity{refusal: refusalKeyInvalid, cause: errCheckedKey}
 	}
-
 	in := f.parameters()
-	if g.policy.Key.event {
-		k := appendPart(g.appendBeginning(f.scratch[:0], user), g.policy.Name)
-		return f.withFingerprint(appendPart(append(k, "E="...), clientKey), &in)
+	key := f.guard.appendOperation(f.scratch[:0], f.user, f.req.Method, f.req.Route)
+	if k.scope != nil {
+		key = appendScope(key, k.scope(&f.req))
 	}
-	k := g.appendOperation(f.scratch[:0], user, r.Method, r.Route)
+	return f.withFingerprint(appendPart(append(key, "K="...), chosen), &in)
+}
 
-	if g.policy.Key.kind == keyParams || g.policy.Key.kind == keyFields {
-		var info canon.Info
-		k = append(k, "P="...)
-		k, info = g.identity.AppendDigest(k, &in)
-		f.scratch = k
-		if g.policy.Key.kind == keyFields && info.Selected == 0 {
-			return identity{refusal: refusalKeyMissing}
-		}
-		// The parameters are in the key: there is nothing left to compare.
-		return identity{key: Key{string(k)}, done: f.recall(k, 0)}
+// derive makes the key of the event's id and the policy's name. The route is not a part of it, so that it needs no pattern.
+func (*eventKey) derive(f *httpOperation) identity {
+	if refused, err := f.read(); refused != nil {
+		return identity{refusal: refused, cause: err}
 	}
+	event := f.req.CallerEvent
+	switch {
+	case event == "":
+		return identity{refusal: refusalKeyMissing}
+	case len(event) > maxKey:
+		return identity{refusal: refusalKeyInvalid}
+	}
+	in := f.parameters()
+	key := appendPart(f.guard.appendBeginning(f.scratch[:0], f.user), f.guard.policy.Name)
+	return f.withFingerprint(appendPart(append(key, "E="...), event), &in)
+}
 
-	if scope := g.policy.Key.scope; scope != nil {
-		k = appendScope(k, scope(r))
+// maxKey is the length of the longest key that somebody may choose, in bytes.
+const maxKey = 255
+
+// read finds the user, and then reads the body.
+func (f *httpOperation) read() (*Refusal, error) {
+	if refused, err := f.findUser(); refused != nil {
+		return refused, err
 	}
-	k = append(k, "K="...)
-	k = canon.AppendPart(k, clientKey)
-	return f.withFingerprint(k, &in)
+	return f.readBody()
+}
+
+func (f *httpOperation) findUser() (*Refusal, error) {
+	var err error
+	if f.user, err = f.guard.findUser(&f.req); err != nil || f.user.ID == "" && !f.user.Shared {
+		return refusalUserMissing, tellOnce(err)
+	}
+	return nil, nil
+}
+
+// readBody reads the body of the request. That of [Guard.Key] is there.
+func (f *httpOperation) readBody() (*Refusal, error) {
+	if f.x == nil {
+		return nil, nil
+	}
+	body, err := f.x.ReadBody(f.guard.policy.BodyLimit)
+	switch {
+	case errors.Is(err, adapter.ErrBodyTooLarge):
+		return refusalBodyTooLarge, err
+	case errors.Is(err, adapter.ErrBodyConsumed):
+		return refusalBodyConsumed, err
+	case err != nil:
+		return refusalBodyUnreadable, err
+	}
+	f.req.Body = body
+	return nil, nil
 }
 
 // appendScope appends the part of [ScopeKey]: the first half of a SHA-256 digest, in hexadecimal.
@@ -191,7 +230,7 @@ func appendScope(k []byte, scope string) []byte {
 // parameters are the parts of the request that count. Its body has been read.
 func (f *httpOperation) parameters() canon.Input {
 	f.count(conditions[:])
-	f.count(f.guard.policy.Key.headers)
+	f.count(f.guard.headers)
 	r := &f.req
 	return canon.Input{PathParams: r.PathParams, RawQuery: r.RawQuery, ContentType: r.ContentType,
 		ContentEncoding: r.ContentEncoding, Body: r.Body, Header: f.counted, Consumed: r.Consumed}
@@ -201,14 +240,14 @@ func (f *httpOperation) parameters() canon.Input {
 func (f *httpOperation) withFingerprint(key []byte, in *canon.Input) identity {
 	n := len(key)
 	var raw uint64
-	if f.recalls() && !f.guard.policy.Key.ignoreFingerprint {
+	if f.recalls() && !f.guard.ignores {
 		raw, key = f.guard.raw(key, in)
 	}
 	if done := f.recall(key[:n], raw); done != nil {
 		f.scratch = key // which may have grown
 		return identity{key: Key{string(key[:n])}, done: done}
 	}
-	if !f.guard.policy.Key.ignoreFingerprint {
+	if !f.guard.ignores {
 		key, _ = f.guard.params.AppendDigest(key[:n], in)
 	}
 	both := string(key) // one allocation for the two
@@ -246,7 +285,8 @@ func (f *httpOperation) count(names []string) {
 
 var errCheckedKey = errors.New("idem: the function of CheckKey does not take the key")
 
-var errPreforked = errors.New("idem: the application runs as several processes (Prefork), and the store is one of each process; set Config.Store to one that they share")
+var errPreforked = errors.New("idem: the application runs as several processes (Prefork), and the store is one of each process; " +
+	"set Config.Store to one that they share")
 
 func (g *Guard) findUser(r *Request) (User, error) {
 	if g.callers && r.Caller != "" {

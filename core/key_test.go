@@ -190,8 +190,6 @@ func TestOrParams(t *testing.T) {
 		assert.Contains(t, keyed.Raw(), "K=k")
 		assert.Contains(t, bare.Raw(), "P=")
 	})
-	_, err := core.MustNew(core.Config{User: byUser}).Guard(core.Policy{Key: core.BodyKey("key", core.OrParams)})
-	assert.ErrorContains(t, err, "OrParams is for Header")
 }
 
 // A key at which no policy looks is told of, once for each route.

@@ -1,6 +1,7 @@
 package core
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"net/http"
@@ -10,44 +11,60 @@ import (
 	"github.com/idem-go/idem/core/internal/canon"
 )
 
-// KeySource says what the key of an operation is made of, and which parameters count: [Params], [Header], [Token],
+// KeySource says what the key of an operation is made of, and which parameters count: [Params], [Header], [BodyKey], [Token],
 // [CallerEvent] or [Func]. The zero KeySource is Params without options.
 type KeySource struct {
-	kind     keyKind
-	presence Presence
-	name     string // of the header field
-	member   string // of the body
-	inBody   bool   // the key is in that member
-	event    bool   // of SignedEvent: one key space, and answers for senders of webhooks
-	fn       func(*Request) (string, error)
-	valid    func(string) bool     // of CheckKey
-	scope    func(*Request) string // of ScopeKey
-	tokens   *Tokens
-
-	fields            []string // of a key made of them alone
-	onlyExcluded      bool     // the default names count
-	excluded          []string
-	headers           []string
-	withoutFiles      bool
-	withoutFileNames  bool
-	ignoreFingerprint bool
-	echo              bool
-	checks, scoped    bool
-	presences         int // given as options
+	_      [0]func() // equal sources are not ==
+	source keySource // nil: Params
 }
 
-type keyKind uint8
+// keySource is one kind of key source. Guards share it, so that it does not change.
+type keySource interface {
+	// compile checks the policy of g, and compiles what g needs of the source.
+	compile(g *Guard, f *faults)
+	// defaults fills in the defaults of this kind that differ from those of other policies.
+	defaults(p *Policy)
+	// derive makes key and fingerprint. What can be refused without the body is refused before the body is read.
+	derive(f *httpOperation) identity
+}
 
-const (
-	keyParams keyKind = iota
-	keyHeader
-	keyFields
-	keyFunc
-	keyToken
-	keyTask
-)
+// paramsKey is the source of [Params].
+type paramsKey struct {
+	parameters
+	fields       []string // the key is made of them alone
+	onlyExcluded bool     // the default names count
+}
 
-// Presence says whether a client must send a key.
+// chosenKey is what the sources have whose keys somebody has chosen, within the operations of a user and a route.
+type chosenKey struct {
+	parameters
+	ignoreFingerprint bool
+	valid             func(string) bool     // of CheckKey
+	scope             func(*Request) string // of ScopeKey
+}
+
+// headerKey is the source of [Header], whose field is where the key is.
+type headerKey struct {
+	chosenKey
+	presence HeaderPresence
+	echo     bool
+}
+
+// funcKey is the source of [Func], [BodyKey] and [CallerEvent].
+type funcKey struct {
+	chosenKey
+	presence Presence
+	name     string // of the policy, by default
+	fn       func(*Request) (string, error)
+}
+
+// eventKey is the source of [SignedEvent]: one key space, and answers for senders of webhooks.
+type eventKey struct {
+	content *parameters // nil: the id alone counts
+}
+
+// Presence says whether a client must send a key. It is the first argument of [Header], and an option of [Func], [BodyKey] and
+// [CallerEvent].
 type Presence uint8
 
 const (
@@ -55,45 +72,61 @@ const (
 	Required Presence = iota
 	// Optional lets a request without a key pass unprotected.
 	Optional
-	// OrParams makes a request without a key an operation of its parameters, as [Params] does with the same options, and with the
-	// defaults of a Policy that has Params: it is kept for a minute, say. A request with a key and one without are two
-	// operations. It is for [Header] only.
-	OrParams
 )
 
-func (p Presence) ofKey(s *KeySource) { s.presence, s.presences = p, s.presences+1 }
+// HeaderPresence is the first argument of [Header]: a [Presence], or [OrParams].
+type HeaderPresence interface{ isHeaderPresence() }
+
+func (Presence) isHeaderPresence() {}
+
+type orParams uint8
+
+// OrParams makes a request without a key an operation of its parameters, as [Params] does with the same options, and with the
+// defaults of a Policy that has Params: it is kept for a minute, say. A request with a key and one without are two
+// operations. It is for [Header] only.
+const OrParams orParams = 0
+
+func (orParams) isHeaderPresence() {}
 
 // Option says which parameters count. Every key source takes it: [Exclude], [RequestHeaders], [WithoutFiles],
 // [WithoutFileNames].
-type Option func(*KeySource)
+type Option func(*parameters)
 
 // ParamsOption is an option of [Params]: an [Option], [ExcludeOnly] or [Fields].
-type ParamsOption interface{ ofParams(*KeySource) }
+type ParamsOption interface{ ofParams(*paramsKey) }
 
-// KeyOption is an option of a source whose keys somebody has chosen ([Header], [Func], [CallerEvent]): an [Option],
-// [CheckKey], [ScopeKey], [IgnoreFingerprint], for Header also [Named] and [EchoKey], and for the others a [Presence].
-type KeyOption interface{ ofKey(*KeySource) }
+// KeyOption is an option of every source whose keys somebody has chosen ([Header], [Func], [BodyKey], [CallerEvent]):
+// [CheckKey], [ScopeKey] and [IgnoreFingerprint].
+type KeyOption func(*chosenKey)
 
-func (o Option) ofParams(s *KeySource) { o(s) }
-func (o Option) ofKey(s *KeySource)    { o(s) }
+// HeaderOption is an option of [Header]: an [Option], a [KeyOption], [Named] or [EchoKey].
+type HeaderOption interface{ ofHeader(*headerKey) }
 
-type paramsOption func(*KeySource)
+// FuncOption is an option of [Func], [BodyKey] and [CallerEvent]: an [Option], a [KeyOption] or a [Presence].
+type FuncOption interface{ ofFunc(*funcKey) }
 
-func (o paramsOption) ofParams(s *KeySource) { o(s) }
+type paramsOption func(*paramsKey)
 
-type keyOption func(*KeySource)
+type headerOption func(*headerKey)
 
-func (o keyOption) ofKey(s *KeySource) { o(s) }
+func (o Option) ofParams(k *paramsKey)       { o(&k.parameters) }
+func (o Option) ofHeader(k *headerKey)       { o(&k.parameters) }
+func (o Option) ofFunc(k *funcKey)           { o(&k.parameters) }
+func (o paramsOption) ofParams(k *paramsKey) { o(k) }
+func (o KeyOption) ofHeader(k *headerKey)    { o(&k.chosenKey) }
+func (o KeyOption) ofFunc(k *funcKey)        { o(&k.chosenKey) }
+func (o headerOption) ofHeader(k *headerKey) { o(k) }
+func (p Presence) ofFunc(k *funcKey)         { k.presence = p }
 
 // Params makes the key of the digest of all parameters that are not excluded: path parameters, query,
 // form fields, files, JSON, or the raw body; and of the header fields and the media type that count, see
 // [RequestHeaders]. Without [ExcludeOnly] and [Fields], the default names (see [Exclude]) are excluded.
 func Params(options ...ParamsOption) KeySource {
-	var s KeySource
+	k := new(paramsKey)
 	for _, o := range options {
-		o.ofParams(&s)
+		o.ofParams(k)
 	}
-	return s
+	return KeySource{source: k}
 }
 
 // Fields makes the key of the values at paths in the query, the form or the JSON body, of the path
@@ -102,7 +135,10 @@ func Params(options ...ParamsOption) KeySource {
 // out within the fields, the default names are not. A request without any
 // of the fields, also because its body is neither JSON nor a form, gets 400 key_missing.
 func Fields(paths ...string) ParamsOption {
-	return paramsOption(func(s *KeySource) { s.kind, s.fields = keyFields, append(s.fields, paths...) })
+	return paramsOption(func(k *paramsKey) {
+		k.faultIf(len(paths) == 0, "Fields names no field")
+		k.fields = append(k.fields, paths...)
+	})
 }
 
 // Header takes the key from the Idempotency-Key header field (draft-ietf-httpapi-idempotency-key-header): an RFC 8941
@@ -110,77 +146,79 @@ func Fields(paths ...string) ParamsOption {
 // fingerprint, also those with a default name (see [Exclude]): with another latitude it is another delivery. Parameters
 // that a verifier has consumed do not count, because a retry is signed anew. Other parameters under a known key are
 // refused with 422 key_reused.
-func Header(p Presence, options ...KeyOption) KeySource {
-	return KeySource{kind: keyHeader, presence: p, name: DefaultKeyHeader}.with(options)
+func Header(p HeaderPresence, options ...HeaderOption) KeySource {
+	k := &headerKey{presence: p}
+	k.field = DefaultKeyHeader
+	for _, o := range options {
+		o.ofHeader(k)
+	}
+	return KeySource{source: k}
 }
 
 // DefaultKeyHeader is the header field that [Header] reads.
 const DefaultKeyHeader = "Idempotency-Key"
 
 // Named reads the key of [Header] from another header field, which can't be Host.
-func Named(field string) KeyOption {
-	return keyOption(func(s *KeySource) { s.name = http.CanonicalHeaderKey(field) })
+func Named(field string) HeaderOption {
+	return headerOption(func(k *headerKey) { k.field = http.CanonicalHeaderKey(field) })
 }
 
 // EchoKey adds header fields to the handler's answers and to replays: the client's key, in the field from which
 // [Header] reads it, and, if the result is kept, when it will be forgotten ([ExpiresHeader]). A response that was sent
 // in part before its handler returned does not get them. Fields of these names are never stored, nor are those that
 // guards further in add: a duplicate may have another key.
-func EchoKey() KeyOption { return keyOption(func(s *KeySource) { s.echo = true }) }
+func EchoKey() HeaderOption { return headerOption(func(k *headerKey) { k.echo = true }) }
 
 // IgnoreFingerprint makes the key alone decide: other parameters under a known key are a duplicate.
 func IgnoreFingerprint() KeyOption {
-	return keyOption(func(s *KeySource) { s.ignoreFingerprint = true })
+	return func(k *chosenKey) { k.ignoreFingerprint = true }
 }
 
 // CheckKey refuses a key for which valid is false with 400 key_invalid, before the store is asked. It is for APIs that say what a key
 // looks like. valid gets the key as [Header] reads it, without quotes, and must be safe for concurrent use.
 func CheckKey(valid func(key string) bool) KeyOption {
-	return keyOption(func(s *KeySource) { s.checks, s.valid = true, valid })
+	return func(k *chosenKey) {
+		k.faultIf(valid == nil, "CheckKey was given no function")
+		k.valid = valid
+	}
 }
 
 // ScopeKey makes keys mean something within a scope only: the same key in another scope is another operation, not a reuse. Without
 // it the scope of a key is the user and the route's pattern. of returns the scope of a request, which has its Body: an account that the
 // body names, or a part of the path. It must be safe for concurrent use. A digest of the scope is a part of the stored key.
 func ScopeKey(of func(r *Request) string) KeyOption {
-	return keyOption(func(s *KeySource) { s.scoped, s.scope = true, of })
-}
-
-func (s KeySource) with(options []KeyOption) KeySource {
-	for _, o := range options {
-		o.ofKey(&s)
+	return func(k *chosenKey) {
+		k.faultIf(of == nil, "ScopeKey was given no function")
+		k.scope = of
 	}
-	return s
 }
 
 // Func takes the key from fn, which must be safe for concurrent use. An empty key is refused as missing (400
 // key_missing) unless the options say [Optional]; an error, or a key of more than 255 bytes, as malformed (400 key_invalid; only the
 // observer gets the error). The key may have any bytes. The parameters become the fingerprint.
-func Func(fn func(r *Request) (string, error), options ...KeyOption) KeySource {
-	return KeySource{kind: keyFunc, fn: fn}.with(options)
+func Func(fn func(r *Request) (string, error), options ...FuncOption) KeySource {
+	k := &funcKey{name: "func", fn: fn}
+	k.faultIf(fn == nil, "Func was given no function")
+	return k.with(options)
+}
+
+func (k *funcKey) with(options []FuncOption) KeySource {
+	for _, o := range options {
+		o.ofFunc(k)
+	}
+	return KeySource{source: k}
 }
 
 // BodyKey takes the key from the member called name of the JSON object that is the body: a string of 1 to 255 bytes. It is left out
 // of the fingerprint. A request without it, or whose body is no JSON, is refused with 400 key_missing, unless the options say
 // [Optional]; a member that is no such string, and JSON that is malformed (with two members of one name, say), with 400 key_invalid.
-func BodyKey(name string, options ...KeyOption) KeySource {
-	return KeySource{kind: keyFunc, inBody: true, member: name}.with(options)
-}
-
-// memberPath is the path of a member of the body, see [Exclude].
-func (s *KeySource) memberPath() string {
-	return strings.NewReplacer(`\`, `\\`, ".", `\.`, "*", `\*`).Replace(s.member)
-}
-
-// compileBodyKey makes the function of a BodyKey.
-func (s *KeySource) compileBodyKey(f *faults) {
-	path, err := canon.CompilePaths([]string{s.memberPath()})
-	if err != nil { // of the escaped name: it is empty
-		f.add("Key", "BodyKey names no member")
-		return
-	}
+func BodyKey(name string, options ...FuncOption) KeySource {
+	k := &funcKey{name: "body-key"}
+	k.path = strings.NewReplacer(`\`, `\\`, ".", `\.`, "*", `\*`).Replace(name)
+	path, err := canon.CompilePaths([]string{k.path})
+	k.faultIf(err != nil, "BodyKey names no member") // of an escaped name: it is empty
 	rules := canon.Rules{Select: path}
-	s.fn = func(r *Request) (string, error) {
+	k.fn = func(r *Request) (string, error) {
 		contentType, isJSON := r.ContentType, canon.IsJSON(r.ContentType)
 		if isJSON {
 			contentType = "application/json" // another one has a line in the text
@@ -203,18 +241,10 @@ func (s *KeySource) compileBodyKey(f *faults) {
 		}
 		return "", errBodyKey
 	}
+	return k.with(options)
 }
 
 var errBodyKey = errors.New("idem: the member that holds the key is no string, or the JSON is malformed")
-
-// withoutKey returns the policy for requests without a key, under [OrParams].
-func (p Policy) withoutKey() Policy {
-	k := p.Key
-	p.Key = KeySource{headers: k.headers, withoutFiles: k.withoutFiles, withoutFileNames: k.withoutFileNames,
-		excluded: slices.DeleteFunc(slices.Clone(k.excluded), canon.NeverCounts)}
-	p.Compare, p.RefuseExpired = byMeaning, 0 // which are for keys that somebody has chosen
-	return p
-}
 
 // CallerEvent takes the key from the id of the event that a signed request reports, so that all deliveries of
 // an event are one operation. The id comes from [WithCallerEvent]; the adapters' Verify sets it for webhooks,
@@ -228,7 +258,7 @@ func (p Policy) withoutKey() Policy {
 // The parameters become the fingerprint: the same event with another query, or with another value of one of
 // [RequestHeaders], is refused with 422 key_reused. [IgnoreFingerprint] is for senders whose
 // bodies differ from one delivery to the next.
-func CallerEvent(options ...KeyOption) KeySource {
+func CallerEvent(options ...FuncOption) KeySource {
 	return Func(func(r *Request) (string, error) {
 		if r.Unmatched {
 			return "", errEventPath
@@ -238,56 +268,103 @@ func CallerEvent(options ...KeyOption) KeySource {
 }
 
 // EventOption is an option of [SignedEvent]: [CompareContent].
-type EventOption func(*KeySource)
+type EventOption func(*eventKey)
 
 // CompareContent refuses an event whose content has changed with 422 key_reused. The content is all parameters; options
 // say which count. Without it only the id counts.
 func CompareContent(options ...Option) EventOption {
-	return func(s *KeySource) {
-		s.ignoreFingerprint = false
+	return func(k *eventKey) {
+		if k.content == nil {
+			k.content = new(parameters)
+		}
 		for _, o := range options {
-			o(s)
+			o(k.content)
 		}
 	}
 }
 
-// eventID is the key of a SignedEvent. The route is not a part of it, so that it needs no pattern.
-func eventID(r *Request) (string, error) { return r.CallerEvent, nil }
+var errEventPath = errors.New("idem: CallerEvent needs a route with a pattern: " +
+	"senders do not sign the path, so the same event on another path would run again")
 
-var errEventPath = errors.New("core: the route of an event has no pattern: with another path, which no sender of webhooks signs, the event would run again")
-
-// compileKey checks and compiles the key source.
-func (g *Guard) compileKey(f *faults) {
-	k := &g.policy.Key
+func (k *paramsKey) compile(g *Guard, f *faults) {
+	p := &g.policy
+	g.forgets = p.Retention == 0 && p.OnSuccess == byDefault && p.OnFailure == byDefault
+	g.compileParameters(f, &k.parameters)
 	g.identity = g.params
-	f.addIf(k.presence > OrParams, "Key", "presence is unknown: %d", k.presence)
-	f.addIf(k.presence == OrParams && k.kind != keyHeader, "Key", "OrParams is for Header")
-	f.addIf(k.checks && k.valid == nil, "Key", "CheckKey was given no function")
-	f.addIf(k.scoped && k.scope == nil, "Key", "ScopeKey was given no function")
-	switch k.kind {
-	case keyParams:
-		g.identity.DefaultNames = !k.onlyExcluded
-	case keyHeader:
-		f.addIf(!isFieldName(k.name) || k.name == "Host" || contains(neverStored, k.name), "Key",
-			"Named: %q is no header field that can hold a key", k.name)
-		f.addIf(k.presences > 0, "Key", "presence is the first argument of Header; leave the option out")
-	case keyFields:
-		f.addIf(len(k.fields) == 0, "Key", "Fields names no field")
+	if len(k.fields) > 0 {
 		f.addIf(k.onlyExcluded, "Key", "ExcludeOnly is not for Fields: the default names count in any case; use Exclude")
 		g.identity.Select = compilePaths(f, "Fields", k.fields)
 		if g.identity.Select != nil && g.params.Exclude != nil {
 			checkExcludedFields(f, k.excluded, k.fields)
 		}
-	case keyFunc:
-		if k.inBody {
-			k.compileBodyKey(f)
-		} else {
-			f.addIf(k.fn == nil, "Key", "Func was given no function")
-		}
-		f.addIf(k.name != "" || k.echo, "Key", "Named and EchoKey are for Header")
-		f.addIf(k.event && g.policy.Name == "", "Name", "is empty; it is a part of the keys of a SignedEvent, in place of the route")
-		f.addIf(k.event && g.policy.Duplicate.message != "", "Duplicate", "Reject: the message has no effect: a sender of events gets 200 without a body; leave it out")
-	case keyToken:
-		g.compileToken(f)
+		return
 	}
+	g.identity.DefaultNames = !k.onlyExcluded
+	if g.params.Exclude != nil && !k.onlyExcluded {
+		for _, path := range k.excluded {
+			f.addIf(canon.NeverCounts(path), "Key", "Exclude: %q is left out in any case; leave it out", path)
+		}
+	}
+}
+
+func (k *chosenKey) compile(g *Guard, f *faults) {
+	g.ignores = k.ignoreFingerprint
+	g.compileParameters(f, &k.parameters)
+}
+
+func (k *headerKey) compile(g *Guard, f *faults) {
+	switch k.presence {
+	case Required, Optional, OrParams:
+	default:
+		f.add("Key", "presence is unknown: %v", k.presence)
+	}
+	f.addIf(!isFieldName(k.field) || k.field == "Host" || contains(neverStored, k.field), "Key",
+		"Named: %q is no header field that can hold a key", k.field)
+	f.addIf(k.echo && g.policy.keepsNothing(), "Key", "EchoKey %s", keepsNothing)
+	k.chosenKey.compile(g, f)
+}
+
+func (k *funcKey) compile(g *Guard, f *faults) {
+	f.addIf(k.presence > Optional, "Key", "presence is unknown: %d", k.presence)
+	k.chosenKey.compile(g, f)
+}
+
+func (k *eventKey) compile(g *Guard, f *faults) {
+	f.addIf(g.policy.Name == "", "Name", "is empty; it is a part of the keys of a SignedEvent, in place of the route")
+	f.addIf(g.policy.Duplicate.message != "", "Duplicate",
+		"Reject: the message has no effect: a sender of events gets 200 without a body; leave it out")
+	g.ignores = k.content == nil
+	g.compileParameters(f, cmp.Or(k.content, new(parameters)))
+}
+
+func (*paramsKey) defaults(p *Policy) {
+	setDefault(&p.Name, "params")
+	setDefault(&p.Retention, defaultRetention)
+	p.failsBy(FailedByAnyError)
+}
+
+func (*headerKey) defaults(p *Policy) { setDefault(&p.Name, "client-key") }
+
+func (k *funcKey) defaults(p *Policy) { setDefault(&p.Name, k.name) }
+
+func (*eventKey) defaults(p *Policy) {
+	setDefault(&p.Retention, defaultEventRetention)
+	setDefault(&p.RememberAbandoned, p.Retention)
+	p.failsBy(failedBySender)
+}
+
+// failsBy makes failed the default of Failed.
+func (p *Policy) failsBy(failed func(*Response) bool) {
+	if p.Failed == nil {
+		p.Failed = failed
+	}
+}
+
+// withoutKey returns the policy p for requests without a key, under [OrParams].
+func (k *headerKey) withoutKey(p Policy) Policy {
+	own := &paramsKey{parameters: k.parameters}
+	own.excluded = slices.DeleteFunc(slices.Clone(k.excluded), canon.NeverCounts)
+	p.Key = KeySource{source: own}
+	p.Compare, p.RefuseExpired = byMeaning, 0 // which are for keys that somebody has chosen
+	return p
 }

@@ -51,11 +51,11 @@ const (
 	// StoreIsLocal: the engine has an in-process store, which forgets everything at a restart and
 	// knows nothing of other instances. [New] reports it once.
 	StoreIsLocal
-	// Unsettled: the run has ended, and its caller gets its answer, although the store has not taken the record in time: Err says why. The engine
-	// goes on, and the ending event follows, which is Late.
+	// Unsettled: the run has ended, and its caller gets its answer, although the store has not taken the record in time: Err
+	// says why. The engine goes on, and the ending event follows, which is Late.
 	Unsettled
-	// KeyIgnored: the request has an Idempotency-Key, and the policy does not look at it: its parameters or its token decide. A guard reports it once
-	// for each route. See [Header], and [OrParams].
+	// KeyIgnored: the request has an Idempotency-Key, and the policy does not look at it: its parameters or its token decide.
+	// A guard reports it once for each route. See [Header], and [OrParams].
 	KeyIgnored
 	// Operated: an operator has released, settled or forgotten an operation
 	// ([github.com/idem-go/idem/core/operations]), or Err says why not.
@@ -63,7 +63,8 @@ const (
 )
 
 var kindNames = [...]string{"invalid", "started", "completed", "released", "abandoned", "lost", "unfinished",
-	"lease lost", "renewal failed", "replayed", "refused", "passed", "unprotected", "store is local", "unsettled", "key ignored", "operated"}
+	"lease lost", "renewal failed", "replayed", "refused", "passed", "unprotected", "store is local", "unsettled", "key ignored",
+	"operated"}
 
 // String returns the kind's name in lower case.
 func (k Kind) String() string {
@@ -102,7 +103,8 @@ type Event struct {
 	// Failed says that the run has failed; Panicked, that it ended with a panic or
 	// runtime.Goexit, which goes on.
 	Failed, Panicked bool
-	// Late says that the run's caller had its answer before this, its ending event: an Unsettled has come first. Elapsed is the same in both.
+	// Late says that the run's caller had its answer before this, its ending event: an Unsettled has come first. Elapsed is the
+	// same in both.
 	Late bool
 	// Action, Actor and Reason are what an operator has done, who that is, and why, if the event is Operated.
 	Action, Actor, Reason string
@@ -132,81 +134,105 @@ func Observers(observers ...func(context.Context, Event)) func(context.Context, 
 }
 
 // LogEvents returns an observer for [Config.Observe] that logs to logger. Warnings are: a takeover, a
-// lease, record or result that could not be kept, a record that is not settled yet ([Unsettled]), a panic, an uncertain outcome, a key that is
-// ignored, and a refusal that is the service's own fault, [codes.NoRun] from a handler and [ErrSealed] included. The refusals of clients
-// (4xx) are logged at the level refusals, a local store and a record that was settled late at the info level, everything else at the
-// debug level. Raw keys are not logged.
+// lease, record or result that could not be kept, a record that is not settled yet ([Unsettled]), a panic, an uncertain
+// outcome, a key that is ignored, and a refusal that is the service's own fault, [codes.NoRun] from a handler and [ErrSealed]
+// included. The refusals of clients (4xx) are logged at the level refusals, a local store and a record that was settled late at
+// the info level, everything else at the debug level. Raw keys are not logged.
 func LogEvents(logger *slog.Logger, refusals slog.Level) func(context.Context, Event) {
 	return func(ctx context.Context, e Event) {
-		level, what := slog.LevelDebug, e.Kind.String()
-		switch e.Kind {
-		case Unprotected, LeaseLost, RunLost, RunAbandoned, RenewFailed, RunUnfinished, Unsettled, KeyIgnored, Operated:
-			level = slog.LevelWarn
-		case Started:
-			if e.Takeover {
-				level, what = slog.LevelWarn, "takeover"
-			}
-		case Refused:
-			if e.Status < 500 {
-				level = refusals
-			}
-		case StoreIsLocal:
-			level = slog.LevelInfo
-		case Completed:
-			if e.Err != nil && !e.Failed {
-				level = slog.LevelWarn
-			}
+		level, what := e.level(refusals), e.Kind.String()
+		if e.Kind == Started && e.Takeover {
+			what = "takeover"
 		}
-		if e.Late {
-			level = max(level, slog.LevelInfo)
+		if logger.Enabled(ctx, level) {
+			logger.LogAttrs(ctx, level, "idem: "+what, e.appendAttrs(make([]slog.Attr, 0, 16))...)
 		}
-		// A user that is not logged in needs no warning; a user source that does not
-		// understand what it finds is a fault.
-		misconfigured := e.Code == codes.UserMissing && e.Err != nil && !errors.Is(e.Err, ErrNoUser)
-		if e.Panicked || misconfigured || e.Code == codes.Uncertain || alarming(e.Code) || errors.Is(e.Err, store.ErrFull) || errors.Is(e.Err, ErrSealed) || errors.Is(e.Err, codes.NoRun) || errors.Is(e.Err, adapter.ErrUnrendered) {
-			level = slog.LevelWarn
-		}
-		if !logger.Enabled(ctx, level) {
-			return
-		}
-		attrs := make([]slog.Attr, 0, 16)
-		attrs = append(attrs, slog.String("policy", e.Policy), slog.String("route", e.Route))
-		if e.Key != (Key{}) {
-			attrs = append(attrs, slog.String("key", e.Key.String()))
-		}
-		if e.ID != (store.ID{}) {
-			attrs = append(attrs, slog.String("operation", e.ID.String()))
-		}
-		if e.Attempt > 0 {
-			attrs = append(attrs, slog.Uint64("attempt", e.Attempt))
-		}
-		if e.Status > 0 {
-			attrs = append(attrs, slog.Int("status", e.Status))
-		}
-		if e.Code != "" {
-			attrs = append(attrs, slog.String("code", string(e.Code)))
-		}
-		if e.Action != "" {
-			attrs = append(attrs, slog.String("action", e.Action), slog.String("actor", e.Actor), slog.String("reason", e.Reason))
-		}
-		if e.Elapsed > 0 {
-			attrs = append(attrs, slog.Duration("elapsed", e.Elapsed))
-		}
-		if e.Waited > 0 {
-			attrs = append(attrs, slog.Duration("waited", e.Waited))
-		}
-		if e.Failed {
-			attrs = append(attrs, slog.Bool("failed", true))
-		}
-		if e.Late {
-			attrs = append(attrs, slog.Bool("late", true))
-		}
-		if e.Panicked {
-			attrs = append(attrs, slog.Bool("panicked", true))
-		}
-		if e.Err != nil {
-			attrs = append(attrs, slog.Any("err", e.Err))
-		}
-		logger.LogAttrs(ctx, level, "idem: "+what, attrs...)
 	}
+}
+
+// level is that at which [LogEvents] logs e.
+func (e *Event) level(refusals slog.Level) slog.Level {
+	level := slog.LevelDebug
+	switch e.Kind {
+	case Unprotected, LeaseLost, RunLost, RunAbandoned, RenewFailed, RunUnfinished, Unsettled, KeyIgnored, Operated:
+		return slog.LevelWarn
+	case Started:
+		if e.Takeover {
+			return slog.LevelWarn
+		}
+	case Completed:
+		if e.Err != nil && !e.Failed {
+			return slog.LevelWarn
+		}
+	case Refused:
+		if e.Status < 500 {
+			level = refusals
+		}
+	case StoreIsLocal:
+		level = slog.LevelInfo
+	}
+	switch {
+	case e.tellsOfFault():
+		return slog.LevelWarn
+	case e.Late:
+		return max(level, slog.LevelInfo)
+	}
+	return level
+}
+
+// tellsOfFault reports whether e, whatever its kind, needs somebody's attention.
+func (e *Event) tellsOfFault() bool {
+	// A user that is not logged in needs no warning; a user source that does not understand what it finds is a fault.
+	misconfigured := e.Code == codes.UserMissing && e.Err != nil && !errors.Is(e.Err, ErrNoUser)
+	if e.Panicked || misconfigured || e.Code == codes.Uncertain || alarming(e.Code) {
+		return true
+	}
+	for _, fault := range [...]error{store.ErrFull, ErrSealed, codes.NoRun, adapter.ErrUnrendered} {
+		if errors.Is(e.Err, fault) {
+			return true
+		}
+	}
+	return false
+}
+
+// appendAttrs appends what [LogEvents] logs of e.
+func (e *Event) appendAttrs(attrs []slog.Attr) []slog.Attr {
+	attrs = append(attrs, slog.String("policy", e.Policy), slog.String("route", e.Route))
+	if e.Key != (Key{}) {
+		attrs = append(attrs, slog.String("key", e.Key.String()))
+	}
+	if e.ID != (store.ID{}) {
+		attrs = append(attrs, slog.String("operation", e.ID.String()))
+	}
+	if e.Attempt > 0 {
+		attrs = append(attrs, slog.Uint64("attempt", e.Attempt))
+	}
+	if e.Status > 0 {
+		attrs = append(attrs, slog.Int("status", e.Status))
+	}
+	if e.Code != "" {
+		attrs = append(attrs, slog.String("code", string(e.Code)))
+	}
+	if e.Action != "" {
+		attrs = append(attrs, slog.String("action", e.Action), slog.String("actor", e.Actor), slog.String("reason", e.Reason))
+	}
+	if e.Elapsed > 0 {
+		attrs = append(attrs, slog.Duration("elapsed", e.Elapsed))
+	}
+	if e.Waited > 0 {
+		attrs = append(attrs, slog.Duration("waited", e.Waited))
+	}
+	if e.Failed {
+		attrs = append(attrs, slog.Bool("failed", true))
+	}
+	if e.Late {
+		attrs = append(attrs, slog.Bool("late", true))
+	}
+	if e.Panicked {
+		attrs = append(attrs, slog.Bool("panicked", true))
+	}
+	if e.Err != nil {
+		attrs = append(attrs, slog.Any("err", e.Err))
+	}
+	return attrs
 }

@@ -8,6 +8,23 @@ import (
 	"github.com/idem-go/idem/core/internal/canon"
 )
 
+// parameters say which parameters of a request count.
+type parameters struct {
+	excluded         []string
+	headers          []string
+	withoutFiles     bool
+	withoutFileNames bool
+
+	field, path string   // where the key itself is, in the header and in the form or JSON: it does not count
+	faults      []string // of options that were given nothing
+}
+
+func (k *parameters) faultIf(bad bool, problem string) {
+	if bad {
+		k.faults = append(k.faults, problem)
+	}
+}
+
 // Exclude leaves out the values at paths, and under [Params] the default names as well. Path parameters
 // always count.
 //
@@ -24,89 +41,84 @@ import (
 // any one segment, "**" for any number of them; `\.` is a dot within a name. In a
 // query or form, a whole name is one segment.
 func Exclude(paths ...string) Option {
-	return func(s *KeySource) { s.excluded = append(s.excluded, paths...) }
+	return func(k *parameters) { k.excluded = append(k.excluded, paths...) }
 }
 
 // ExcludeOnly leaves out the values at paths and nothing else: the default names
 // count. Without arguments everything counts.
 func ExcludeOnly(paths ...string) ParamsOption {
-	return paramsOption(func(s *KeySource) { s.onlyExcluded, s.excluded = true, append(s.excluded, paths...) })
+	return paramsOption(func(k *paramsKey) { k.onlyExcluded, k.excluded = true, append(k.excluded, paths...) })
 }
 
 // RequestHeaders makes the header fields called names count as parameters, such as Upload-Offset or X-Amz-Target. The
 // preconditions and ranges of RFC 9110 (If-Match, If-None-Match, If-Modified-Since, If-Unmodified-Since, If-Range,
 // Range, Content-Range) and the media type of the body always count.
 func RequestHeaders(names ...string) Option {
-	return func(s *KeySource) { s.headers = append(s.headers, names...) }
+	return func(k *parameters) { k.headers = append(k.headers, names...) }
 }
 
 // WithoutFiles leaves files of a multipart form out of the parameters.
-func WithoutFiles() Option { return func(s *KeySource) { s.withoutFiles = true } }
+func WithoutFiles() Option { return func(k *parameters) { k.withoutFiles = true } }
 
 // WithoutFileNames leaves only the names of files out; a file counts by its field and content.
-func WithoutFileNames() Option { return func(s *KeySource) { s.withoutFileNames = true } }
+func WithoutFileNames() Option { return func(k *parameters) { k.withoutFileNames = true } }
 
-// compileParameters checks and compiles the options that say which parameters count.
-func (g *Guard) compileParameters(f *faults) {
-	p, k := &g.policy, &g.policy.Key
+// compileParameters checks and compiles k, and the fields of the policy that say how parameters are compared.
+func (g *Guard) compileParameters(f *faults, k *parameters) {
+	p := &g.policy
+	for _, fault := range k.faults {
+		f.add("Key", "%s", fault)
+	}
 	forbidden := p.Digest == canon.MD5 && fips140.Enabled()
-	if k.ignoreFingerprint {
-		const why = "IgnoreFingerprint: the parameters are not compared, so that %s has no effect; leave one of the two out"
+	without := "" // why nothing may be left out
+	switch {
+	case g.ignores:
 		none := "has no effect under IgnoreFingerprint; leave one of the two out"
-		if k.event {
+		if g.ofEvents() {
 			none = "has no effect on a SignedEvent without CompareContent: its id alone counts"
 		}
 		f.addIf(p.Digest != canon.MD5, "Digest", "%s", none)
-		f.addIf(len(k.excluded) > 0, "Key", why, "Exclude")
-		f.addIf(len(k.headers) > 0, "Key", why, "RequestHeaders")
-		f.addIf(k.withoutFiles, "Key", why, "WithoutFiles")
-		f.addIf(k.withoutFileNames, "Key", why, "WithoutFileNames")
 		f.addIf(p.Compare != byMeaning, "Compare", "%s", none)
-	} else {
-		f.addIf(forbidden && !g.engine.seal.seals(), "Digest", "must be SHA256 under FIPS 140")
+		without = "IgnoreFingerprint: the parameters are not compared, so that %s has no effect; leave one of the two out"
+		f.addIf(len(k.headers) > 0, "Key", without, "RequestHeaders")
+	case p.Compare == RawBody:
+		f.addIf(!g.chosen(), "Compare", "is for keys that somebody has chosen: Header, Func, BodyKey, CallerEvent")
+		without = "%s: Compare is RawBody, of which nothing is left out; leave one of the two out"
 	}
-	f.addIf(k.withoutFiles && k.withoutFileNames, "Key", "WithoutFileNames has no effect with WithoutFiles, which leaves the names out as well; leave one of the two out")
-
+	if without != "" {
+		f.addIf(len(k.excluded) > 0, "Key", without, "Exclude")
+		f.addIf(k.withoutFiles, "Key", without, "WithoutFiles")
+		f.addIf(k.withoutFileNames, "Key", without, "WithoutFileNames")
+	}
+	f.addIf(forbidden && !g.ignores && !g.engine.digests.written(), "Digest", "must be SHA256 under FIPS 140")
+	f.addIf(k.withoutFiles && k.withoutFileNames, "Key",
+		"WithoutFileNames has no effect with WithoutFiles, which leaves the names out as well; leave one of the two out")
 	f.addIf(p.Compare > RawBody, "Compare", "is unknown: %d", p.Compare)
-	if p.Compare == RawBody {
-		const why = "%s: Compare is RawBody, of which nothing is left out; leave one of the two out"
-		f.addIf(k.kind != keyHeader && k.kind != keyFunc, "Compare", "is for keys that somebody has chosen: Header, Func, BodyKey, CallerEvent")
-		f.addIf(len(k.excluded) > 0, "Key", why, "Exclude")
-		f.addIf(k.withoutFiles, "Key", why, "WithoutFiles")
-		f.addIf(k.withoutFileNames, "Key", why, "WithoutFileNames")
-	}
 
-	k.headers = slices.Clone(k.headers)
-	for i, name := range k.headers {
+	g.headers = slices.Clone(k.headers)
+	for i, name := range g.headers {
 		f.addIf(!isFieldName(name), "Key", "RequestHeaders: %q is no header field name", name)
 		name = http.CanonicalHeaderKey(name)
 		f.addIf(slices.Contains(conditions[:], name), "Key", "RequestHeaders: %s counts in any case; leave it out", name)
-		f.addIf(k.kind == keyHeader && name == k.name || k.kind == keyToken && name == TokenHeader,
-			"Key", "RequestHeaders: %s is the key; leave it out", name)
-		f.addIf(contains(neverStored, name), "Key", "RequestHeaders: %s belongs to one message, and is not seen alike through every adapter; leave it out", name)
-		f.addIf(slices.Contains(k.headers[:i], name), "Key", "RequestHeaders: %s is named twice", name)
-		k.headers[i] = name
+		f.addIf(name == k.field, "Key", "RequestHeaders: %s is the key; leave it out", name)
+		f.addIf(contains(neverStored, name), "Key",
+			"RequestHeaders: %s belongs to one message, and is not seen alike through every adapter; leave it out", name)
+		f.addIf(slices.Contains(g.headers[:i], name), "Key", "RequestHeaders: %s is named twice", name)
+		g.headers[i] = name
 	}
-	g.params = canon.Rules{Algorithm: p.Digest, WithoutFiles: k.withoutFiles, WithoutFileNames: k.withoutFileNames, RawBody: p.Compare == RawBody}
+	g.params = canon.Rules{Algorithm: p.Digest, RawBody: p.Compare == RawBody,
+		WithoutFiles: k.withoutFiles, WithoutFileNames: k.withoutFileNames}
 	excluded := k.excluded
-	if k.kind == keyToken {
-		excluded = append(slices.Clone(excluded), TokenField)
-	}
-	if k.inBody && k.member != "" {
-		excluded = append(slices.Clone(excluded), k.memberPath())
+	if k.path != "" {
+		excluded = append(slices.Clone(excluded), k.path)
 	}
 	g.params.Exclude = compilePaths(f, "Exclude", excluded)
-	if s := g.engine.seal; s != nil {
-		plain, sealed := g.params, g.params
-		sealed.Algorithm, sealed.MAC = canon.SHA256, s.digests
-		own, other := forms(s, &plain, &sealed)
+	if d := g.engine.digests; d != nil {
+		plain, keyed := g.params, g.params
+		keyed.Algorithm, keyed.MAC = canon.SHA256, d.mac
+		own, other := forms(d, &plain, &keyed)
 		if g.params = *own; other != &plain || !forbidden {
 			g.other = other
-		}
-	}
-	if g.params.Exclude != nil && k.kind == keyParams && !k.onlyExcluded {
-		for _, path := range k.excluded {
-			f.addIf(canon.NeverCounts(path), "Key", "Exclude: %q is left out in any case; leave it out", path)
 		}
 	}
 }

@@ -108,6 +108,10 @@ type TaskPolicy struct {
 	// and two tasks of one name have the same operations. It appears in events and error messages.
 	Name string
 
+	// Presence says whether a call must have a [Call].Key. Zero: [Required], which refuses a call without one with key_missing.
+	// [Optional] runs its function unprotected, each time, with the event [Passed]. [OrParams] is for requests.
+	Presence Presence
+
 	// Duplicate is what a duplicate gets. Zero: [Replay].
 	Duplicate Duplicate
 
@@ -120,6 +124,10 @@ type TaskPolicy struct {
 	// IgnoreFingerprint makes the key alone decide, whatever [Call].Fingerprint says. Without it another
 	// fingerprint under a known key is refused with key_reused.
 	IgnoreFingerprint bool
+
+	// Linger is how much longer the context of a run is valid when the caller has left, see [Policy].Linger. Zero: it ends with
+	// the caller's.
+	Linger time.Duration
 
 	// ResultLimit is the largest value in bytes that is stored, encoded as [Do] says. A larger one is returned, but
 	// duplicates get result_unavailable. Zero: 1 MiB.

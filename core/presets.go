@@ -56,7 +56,7 @@ func Exclusive() Policy {
 
 // ClientKey is for payments and public APIs. The client sends an Idempotency-Key with each operation, and
 // gets the first response again for 24 hours. A key with other parameters is refused. The options are those of [Header].
-func ClientKey(options ...KeyOption) Policy {
+func ClientKey(options ...HeaderOption) Policy {
 	return Policy{Key: Header(Required, options...), Record: Record{Retention: 24 * time.Hour}}
 }
 
@@ -81,11 +81,11 @@ func ClientKey(options ...KeyOption) Policy {
 // kept for 96 hours, and abandoned runs remembered as long: Stripe delivers for three days, and Standard Webhooks recommends
 // 76 hours.
 func SignedEvent(options ...EventOption) Policy {
-	key := KeySource{kind: keyFunc, event: true, fn: eventID, ignoreFingerprint: true}
+	k := new(eventKey)
 	for _, o := range options {
-		o(&key)
+		o(k)
 	}
-	return Policy{Key: key, User: UserFromCaller()}
+	return Policy{Key: KeySource{source: k}, User: UserFromCaller()}
 }
 
 // OneShotToken is for forms and public pages, whose clients make no keys. The page contains a token issued

@@ -19,7 +19,7 @@ func (f *httpOperation) recall(key []byte, raw uint64) *store.Grant {
 		return nil
 	}
 	grant, of, ok := f.guard.engine.can.Recall(key)
-	if !ok || of != raw || raw == 0 && grant.Fingerprint != "" && !f.guard.policy.Key.ignoreFingerprint {
+	if !ok || of != raw || raw == 0 && grant.Fingerprint != "" && !f.guard.ignores {
 		return nil
 	}
 	f.done = grant

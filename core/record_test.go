@@ -132,7 +132,8 @@ func TestNamesOfTheDefaultHeaderFilter(t *testing.T) {
 
 // An httpOperation goes back to the pool blank: nothing of one request may reach the next.
 func TestHTTPOperationsAreBlankWhenReused(t *testing.T) {
-	f := &httpOperation{guard: new(Guard), scratch: []byte("secret"), echo: [2]Field{{Name: "Idempotency-Key", Value: "k"}},
+	f := &httpOperation{guard: new(Guard), user: User{ID: "u"}, scratch: []byte("secret"),
+		echo:    [2]Field{{Name: "Idempotency-Key", Value: "k"}},
 		counted: append(make([]adapter.Pair, 0, 4), adapter.Pair{Name: "if-match", Value: "secret"})}
 	f.req = Request{Method: "POST", Route: "r", RawQuery: "q", ContentType: "c", RemoteAddr: "a", Native: f, Body: []byte("b"),
 		PathParams: append(make([]adapter.Pair, 0, 4), adapter.Pair{Name: "id", Value: "1"})}

@@ -143,7 +143,7 @@ func (g *Guard) response(ctx context.Context, r *Refusal, request *Request) *Res
 // told returns r as the guard's clients are told of it. To a sender of events a 409 means nothing, and after a 410 it sends no
 // event any more: it is to come again.
 func (g *Guard) told(r *Refusal) *Refusal {
-	if !g.policy.Key.event || r.Status != http.StatusConflict && r.Status != http.StatusGone {
+	if !g.ofEvents() || r.Status != http.StatusConflict && r.Status != http.StatusGone {
 		return r
 	}
 	own := *r

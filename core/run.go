@@ -16,14 +16,13 @@ import (
 // answers like the first attempt of an operation without a key, and decides nothing, so that handlers
 // need no check. It is safe for concurrent use.
 type Run struct {
-	key      Key
-	owner    store.Owner
-	id       store.ID
-	attempt  uint64
-	takeover bool
-	goesOn   bool         // with an operation whose record was kept for it
-	inTx     atomic.Int32 // how many transactions are under way, see BeginTx
-	begun    atomic.Int64 // when the operation was, in ns since 1970; 0: not known yet, see Begun
+	key     Key
+	owner   store.Owner
+	id      store.ID
+	attempt uint64
+	origin  origin
+	inTx    atomic.Int32 // how many transactions are under way, see BeginTx
+	begun   atomic.Int64 // when the operation was, in ns since 1970; 0: not known yet, see Begun
 
 	guard   *Guard
 	outer   *Run          // the run in which this one was begun, if any
@@ -33,6 +32,15 @@ type Run struct {
 	answered atomic.Pointer[Refusal]  // by the handler, see RefusalResponse
 	progress atomic.Pointer[progress] // nil: neither Derive nor Step was called, and the record has told nothing of earlier runs
 }
+
+// origin is what the claim of a run has found.
+type origin uint8
+
+const (
+	startsAnew origin = iota // no record, or one that another operation has left
+	takesOver                // an abandoned run
+	continues                // a failure whose record was kept for the next attempt
+)
 
 // claimedBy returns the guard that has claimed key for r, or for a run of e in which r was begun; nil if none
 // has. r may be nil.
@@ -72,8 +80,8 @@ func (r *Run) Owner() store.Owner {
 }
 
 // Attempt returns the number of the run, from 1. It is one higher at each takeover, at the next run after a
-// takeover that has succeeded and was released, and after a failure whose record is kept ([Run.Derive]). It is a fencing token for systems that can refuse a number lower than
-// one they have seen.
+// takeover that has succeeded and was released, and after a failure whose record is kept ([Run.Derive]). It is a fencing token
+// for systems that can refuse a number lower than one they have seen.
 func (r *Run) Attempt() uint64 {
 	if r == nil {
 		return 1
@@ -83,7 +91,7 @@ func (r *Run) Attempt() uint64 {
 
 // Takeover reports whether an earlier run of the operation was begun and never finished. It is not
 // known whether that run took effect; the handler should find out before it acts.
-func (r *Run) Takeover() bool { return r != nil && r.takeover }
+func (r *Run) Takeover() bool { return r != nil && r.origin == takesOver }
 
 // Renew renews the lease of the run's claim, as the engine does by itself. It is for code that has to know whether the
 // run still holds its claim. The error is [store.ErrLost] if it does not, or if the run has ended; otherwise it is the
@@ -106,8 +114,8 @@ func (r *Run) Renew(ctx context.Context) error {
 // handler returns counts. A response that is a refusal is released all the same.
 func (r *Run) Keep() { r.decide(Keep) }
 
-// Release releases the record of this run when it ends, see [Run.Keep]. If that is kept for the next attempt ([Run.Derive]), the operation ends
-// all the same.
+// Release releases the record of this run when it ends, see [Run.Keep]. If that is kept for the next attempt ([Run.Derive]), the
+// operation ends all the same.
 func (r *Run) Release() { r.decide(Release) }
 
 // Abandon abandons the record of this run when it ends, see [Run.Keep]. It is for a handler that does
@@ -144,7 +152,8 @@ func RequireRun(ctx context.Context) (*Run, error) {
 
 var (
 	errPassed = errors.New("idem: the request was let pass without a run")
-	errNoRun  = errors.New("idem: no guard and no task has begun a run with this context (guards let GET pass); pass on the request's: c.Request.Context() in Gin, c.Request().Context() in Echo, " +
+	errNoRun  = errors.New("idem: no guard and no task has begun a run with this context (guards let GET pass); " +
+		"pass on the request's: c.Request.Context() in Gin, c.Request().Context() in Echo, " +
 		"c.UserContext() in Fiber v2, c.Context() in Fiber v3, r.Context() in net/http, or the one that a task's function gets")
 )
 
@@ -181,13 +190,21 @@ type runContext struct {
 	cancel    context.CancelCauseFunc
 	cause     error // why the context was ended; nil: it was not
 	lingering *time.Timer
-	forgets   bool           // it leaves no record if it succeeds
-	partSent  bool           // a part of the response has gone out
-	streamed  bool           // … and the client has seen it at once
-	unseen    bool           // a stream was held back, because the client had left
-	early     adapter.Ending // what the context told when the handler returned: Answered, gaveUp or Cut; see ending
-	echoed    []string       // the fields of EchoKey, of its own guard and of those further in
+	forgets   bool // it leaves no record if it succeeds
+	sent      sending
+	unseen    bool     // a stream was held back, because the client had left
+	early     ending   // what the context told when the handler returned: succeeded (nothing), gaveUp or cut; see ending
+	echoed    []string // the fields of EchoKey, of its own guard and of those further in
 }
+
+// sending is how much of a response has gone out before its handler returned.
+type sending uint8
+
+const (
+	nothingSent sending = iota
+	partSent            // what did not fit into the policy's ResponseLimit
+	streamed            // a part that the client was to see at once
+)
 
 // begin makes the run of a claim that c has acquired. It returns nil if no more runs may begin. outer is the run in
 // which it is called, if any.
@@ -195,8 +212,13 @@ func (g *Guard) begin(ctx context.Context, outer *Run, c *claimant, grant store.
 	run := &runContext{values: ctx, route: c.id.route, fingerprint: c.id.fingerprint, started: c.asked}
 	run.guard, run.outer = g, outer
 	run.key, run.owner, run.id, run.attempt = c.id.key, c.claim.Owner, grant.ID, grant.Attempt
-	run.takeover, run.forgets, run.waited = grant.Attempt > 1 && !grant.Free, c.id.forgets, c.waited()
-	run.goesOn = grant.Free && grant.ID != c.claim.ID
+	run.forgets, run.waited = c.id.forgets, c.waited()
+	switch {
+	case grant.Free && grant.ID != c.claim.ID:
+		run.origin = continues
+	case grant.Attempt > 1 && !grant.Free:
+		run.origin = takesOver
+	}
 	run.resumes(&grant)
 	now := time.Now()
 	if run.started.IsZero() { // a local store has answered just now
@@ -215,7 +237,8 @@ func (g *Guard) begin(ctx context.Context, outer *Run, c *claimant, grant store.
 
 // announce tells the observer that the handler begins.
 func (c *runContext) announce() {
-	c.guard.observe(c.values, Event{Kind: Started, Route: c.route, Key: c.key, ID: c.id, Attempt: c.attempt, Takeover: c.takeover, Waited: c.waited})
+	c.guard.observe(c.values, Event{Kind: Started, Route: c.route, Key: c.key, ID: c.id, Attempt: c.attempt,
+		Takeover: c.Takeover(), Waited: c.waited})
 }
 
 // open begins the run's context. It has the caller's deadline. If the client has only left, it does not
@@ -311,7 +334,7 @@ func (c *runContext) callerEnded() {
 	cause := context.Cause(c.values)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if cause == context.Canceled && c.guard.policy.Linger > 0 && !c.streamed && c.cause == nil {
+	if cause == context.Canceled && c.guard.policy.Linger > 0 && c.sent != streamed && c.cause == nil {
 		c.lingering = time.AfterFunc(c.guard.policy.Linger, func() { c.end(cause) })
 		return
 	}
@@ -324,29 +347,33 @@ func (c *runContext) returned() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
-	case c.streamed && (over || c.values.Err() != nil), c.unseen && over:
-		c.early = adapter.Cut // the handler may have seen the client leave before the run's context has ended
+	case c.sent == streamed && (over || c.values.Err() != nil), c.unseen && over:
+		c.early = cut // the handler may have seen the client leave before the run's context has ended
 	case over:
 		c.early = gaveUp
 	}
 }
 
-// ending joins what the adapter has told of the run's ending with what the context told.
-func (c *runContext) ending(told adapter.Ending) adapter.Ending {
+// ending joins what the adapter has told of the run's ending with what the context told. An answer counts as a success here.
+func (c *runContext) ending(told adapter.Ending) ending {
 	switch {
-	case c.early == adapter.Cut:
-		return max(told, adapter.Cut)
-	case c.early == gaveUp && told == adapter.Empty && Disposition(c.decided.Load()) != Keep:
+	case told == adapter.RunsOn:
+		return runsOn
+	case told == adapter.Cut, c.early == cut:
+		return cut
+	case told == adapter.Empty && c.early == gaveUp && Disposition(c.decided.Load()) != Keep:
 		return gaveUp
+	case told == adapter.Answered, told == adapter.Empty:
+		return succeeded
 	}
-	return told
+	return unanswered
 }
 
 // MayStream implements the method of [adapter.Sender].
 func (c *runContext) MayStream() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.streamed || context.Cause(c.values) != context.Canceled {
+	if c.sent == streamed || context.Cause(c.values) != context.Canceled {
 		return true
 	}
 	c.unseen = true
@@ -357,9 +384,9 @@ func (c *runContext) MayStream() bool {
 func (c *runContext) PartSent(streaming bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.partSent = true
+	c.sent = max(c.sent, partSent)
 	if streaming {
-		c.streamed = true
+		c.sent = streamed
 		if c.lingering != nil {
 			c.endLocked(context.Cause(c.values))
 		}

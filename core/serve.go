@@ -69,6 +69,7 @@ type httpOperation struct {
 	x       adapter.Exchange
 	req     Request
 	resp    Response
+	user    User           // of the request, once it has been found
 	scratch []byte         // the key under construction, then the result to be stored
 	echo    [2]Field       // of EchoKey; the first is empty if nothing is to be echoed
 	counted []adapter.Pair // the header fields that count as parameters
@@ -144,12 +145,12 @@ func (f *httpOperation) replayable(ctx context.Context, grant store.Grant) (*Ref
 			return refusalNotAuthorized, err
 		}
 	}
-	decoded, unread := decodeResponse(&f.resp, grant.Result), unopened(grant.Result)
+	decoded := decodeResponse(&f.resp, grant.Result)
 	switch {
-	case f.guard.policy.Key.event && !(decoded && isSuccess(&f.resp)): // its sender is not to come again
+	case f.guard.ofEvents() && !(decoded && isSuccess(&f.resp)): // its sender is not to come again
 		f.resp = Response{Status: http.StatusOK, Header: append(f.resp.Header[:0], Field{Name: ReplayedHeader, Value: "true"})}
 	case !decoded:
-		return refusalUnavailable, unread
+		return refusalUnavailable, grant.Unopened
 	}
 	if own := f.guard.policy.Replayed; own != nil {
 		if made := own(ctx, &f.req, &f.resp); made != nil {
@@ -164,7 +165,7 @@ func (f *httpOperation) replayable(ctx context.Context, grant store.Grant) (*Ref
 		echoes(ctx, f.echo[0].Name)
 		f.resp.Header = append(f.resp.Header, f.echo[0], expires(grant.Remaining))
 	}
-	return nil, unread
+	return nil, grant.Unopened
 }
 
 func (f *httpOperation) refuse(ctx context.Context, r *Refusal) error {

@@ -176,20 +176,17 @@ func TestFaultsWithinAField(t *testing.T) {
 	e := core.MustNew(core.Config{User: byUser})
 	for _, p := range []core.Policy{
 		{Duplicate: core.Wait(0)},
-		{Key: core.Func(constantKey, core.Named("X-Key"))},
-		{Key: core.Func(constantKey, core.EchoKey())},
-		{Key: core.Header(core.Required, core.Optional)},
-		{Key: core.BodyKey("key", core.OrParams+1)},
+		{Key: core.BodyKey("key", core.Optional+1)},
 		{Key: core.Header(core.Required, core.CheckKey(nil))},
 		{Key: core.BodyKey("key", core.ScopeKey(nil))},
 		{Key: core.Header(core.Required, core.Named("Host"))},
 		{Key: core.Header(core.Required, core.Named("content-length"))},
-		{Key: core.Header(core.OrParams + 1)},
+		{Key: core.Header(core.Optional + 1)},
+		{Key: core.Header(nil)},
 		{Key: core.Header(core.Required, core.Named("a b"))},
 		{Key: core.Params(core.Fields())},
 		{Key: core.Func(nil)},
 		{Key: core.BodyKey("")},
-		{Key: core.BodyKey("key", core.Named("X-Key"))},
 		{Key: core.BodyKey("key", core.Exclude("key"))},
 		{Key: core.SignedEvent().Key},
 		{Name: "n", Key: core.SignedEvent(core.CompareContent(core.Exclude("a"))).Key, Compare: core.RawBody},
@@ -255,6 +252,7 @@ func TestSettingsOfTasks(t *testing.T) {
 		{core.TaskPolicy{}, []string{"TaskPolicy.Name"}},
 		{core.TaskPolicy{Name: "n", Duplicate: core.Reject(""), ResultLimit: 10}, []string{"TaskPolicy.ResultLimit"}},
 		{core.TaskPolicy{Name: "n", ResultLimit: -1}, []string{"TaskPolicy.ResultLimit"}},
+		{core.TaskPolicy{Name: "n", Presence: core.Optional + 1, Linger: -1}, []string{"TaskPolicy.Presence", "TaskPolicy.Linger"}},
 		{core.TaskPolicy{Record: core.Record{Lease: -1}}, []string{"TaskPolicy.Name", "TaskPolicy.Lease"}},
 	} {
 		_, err := e.Task(tc.policy)

@@ -11,15 +11,23 @@ import (
 	"github.com/idem-go/idem/core/store"
 )
 
-// gaveUp is the [adapter.Ending] of a handler that has written nothing before its context ended: Empty, as the run knows it.
-const gaveUp = adapter.Deferred + 1
+// ending is how a run has ended: what its adapter tells and its context told, and whether that is a success.
+type ending uint8
+
+const (
+	succeeded  ending = iota
+	hasFailed         // with an answer, or the error of a task
+	unanswered        // without an answer
+	gaveUp            // its context ended, and the handler returned without having written anything
+	cut               // the client has a part of the answer
+	runsOn            // a timeout has answered, and the handler may still be running
+)
 
 // outcome is how a run has ended, and with what.
 type outcome struct {
-	ending   adapter.Ending
+	ending   ending
 	panicked bool
-	failed   bool     // the answer is a failure
-	again    bool     // and another try makes sense
+	again    bool     // if it has failed: another try makes sense
 	refusal  bool     // the answer is a refusal, which is never kept
 	sent     bool     // a part of the answer has been sent
 	reported *Refusal // by the handler, and nothing has rendered it
@@ -41,21 +49,17 @@ func (c *runContext) settlement(o *outcome, decided Disposition) settlement {
 	p := &c.guard.policy
 	s := settlement{record: p.OnFailure, failed: true, instead: o.reported}
 	switch o.ending {
-	case adapter.RunsOn: // its end will not be known, whatever it decides
+	case runsOn: // its end will not be known, whatever it decides
 		return settlement{failed: true, instead: o.reported}
-	case adapter.Cut:
+	case cut:
 		s.record = Abandon
 	case gaveUp:
 		if s.instead = refusalUnfinished; context.Cause(c) == ErrShutdown {
 			s.instead = refusalShuttingDown
 		}
-	case adapter.Answered, adapter.Empty:
-		switch {
-		case o.failed:
-		case c.forgets:
-			s.record, s.failed = Release, false
-		default:
-			s.record, s.failed = p.OnSuccess, false
+	case succeeded:
+		if s.record, s.failed = p.OnSuccess, false; c.forgets {
+			s.record = Release
 		}
 	}
 	if decided != byDefault {
@@ -66,7 +70,7 @@ func (c *runContext) settlement(o *outcome, decided Disposition) settlement {
 	}
 	// What a handler answers because the engine has ended its context is not the operation's answer: a client may take a 500 for one.
 	if s.failed && s.record == Release && s.instead == nil && !o.panicked && !o.sent && !c.guard.task &&
-		(o.ending == adapter.Unrendered || o.status >= 500) {
+		(o.ending == unanswered || o.status >= 500) {
 		switch context.Cause(c) {
 		case ErrShutdown:
 			s.instead = refusalShuttingDown
@@ -142,12 +146,12 @@ func (c *runContext) endedWith(o *outcome, s *settlement, decided Disposition) u
 		u.event.Err = r
 	}
 	// What an earlier run has kept stays so, unless this one has advanced, or is to end it.
-	if u.fail = s.failed && g.engine.can.Fail != nil && (c.advanced() || c.goesOn && decided == Release); u.fail {
+	if u.fail = s.failed && g.engine.can.Fail != nil && (c.advanced() || c.origin == continues && decided == Release); u.fail {
 		u.goesOn = o.again || o.panicked
 		if s.instead != nil {
 			u.goesOn = FailedByStatus(&Response{Status: s.instead.Status}) || s.instead.RetryAfter > 0
 		}
-		u.goesOn = (u.goesOn || g.policy.Key.event) && decided != Release // a sender tries again whatever the answer
+		u.goesOn = (u.goesOn || g.ofEvents()) && decided != Release // a sender tries again whatever the answer
 	}
 	return u
 }
@@ -160,7 +164,7 @@ func (c *runContext) settlePanic(told adapter.Ending) {
 		return // an observer has panicked
 	}
 	c.mu.Lock()
-	if told == adapter.Unrendered && c.partSent {
+	if told == adapter.Unrendered && c.sent != nothingSent {
 		told = adapter.Cut
 	}
 	c.mu.Unlock()
@@ -194,7 +198,7 @@ func (c *runContext) outcome(captured *adapter.Capture, buf []byte) (outcome, []
 	if captured.Response == nil {
 		told = adapter.Unrendered
 	}
-	o := outcome{ending: c.ending(told), failed: true, again: true, sent: captured.Incomplete, result: unavailable, err: captured.Err}
+	o := outcome{ending: c.ending(told), again: true, sent: captured.Incomplete, result: unavailable, err: captured.Err}
 	if told != adapter.Unrendered {
 		o.again = FailedByStatus(captured.Response)
 		o.status, o.refusal = captured.Response.Status, captured.Response.Get(RefusedHeader) != ""
@@ -208,16 +212,17 @@ func (c *runContext) outcome(captured *adapter.Capture, buf []byte) (outcome, []
 	}
 	if o.reported == nil && (told == adapter.Unrendered || blank && captured.Err != nil) {
 		o.err, o.again, told = unrendered(captured.Err), true, adapter.Unrendered
-		if o.ending == adapter.Empty { // the middleware that was to render the error has ignored it
-			o.ending = adapter.Unrendered
+		if o.ending == succeeded { // the middleware that was to render the error has ignored it
+			o.ending = unanswered
 		}
 	}
 	o.refusal = o.refusal || o.ending == gaveUp
-	if o.refusal || told == adapter.Unrendered {
-		return o, buf
+	noAnswer := o.refusal || told == adapter.Unrendered
+	if fails := noAnswer || p.Failed(captured.Response); fails && o.ending == succeeded {
+		o.ending = hasFailed
 	}
-	o.failed = p.Failed(captured.Response)
 	switch {
+	case noAnswer:
 	case p.Duplicate.kind == rejects:
 		o.result = nil // the response is never replayed
 	case !captured.Incomplete && len(captured.Response.Body) <= p.ResponseLimit:

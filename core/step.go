@@ -104,12 +104,13 @@ type progress struct {
 	once sync.Once
 	id   store.ID // of an operation without one
 
-	mu      sync.Mutex
-	told    []byte // the steps in the record, until the first call of Step
-	steps   map[string]*step
-	written []byte // the steps in the record, since
-	results int    // the length of all results
-	names   int
+	mu       sync.Mutex
+	told     []byte // the steps in the record, until the first call of Step
+	unopened error  // why they can't be opened
+	steps    map[string]*step
+	written  []byte // the steps in the record, since
+	results  int    // the length of all results
+	names    int
 }
 
 // step is a step that this run has called, or that an earlier one has finished.
@@ -129,8 +130,8 @@ func (r *Run) progressed() *progress {
 
 // resumes notes what the record has told of earlier runs. Most records tell nothing.
 func (r *Run) resumes(grant *store.Grant) {
-	if len(grant.Steps) > 0 || grant.Secret != r.guard.engine.newest() {
-		r.progress.Store(&progress{told: grant.Steps, secret: grant.Secret})
+	if len(grant.Steps) > 0 || grant.Unopened != nil || grant.Secret != r.guard.engine.newest() {
+		r.progress.Store(&progress{told: grant.Steps, unopened: grant.Unopened, secret: grant.Secret})
 	}
 }
 
@@ -146,11 +147,7 @@ func (r *Run) steps(name string) (*progress, error) {
 	case r.Unprotected():
 		return nil, nil
 	case can.Checkpoint == nil:
-		records := r.guard.engine.store
-		if s, ok := records.(*sealedStore); ok {
-			records = s.Store
-		}
-		return nil, fmt.Errorf(errNoSteps, records)
+		return nil, fmt.Errorf(errNoSteps, r.guard.engine.store.Store)
 	case r.inTx.Load() > 0:
 		return nil, errStepInTx
 	case r.ended.Load():
@@ -193,8 +190,8 @@ func (p *progress) leave(name string) {
 // read reads what the record has told.
 func (p *progress) read() error {
 	steps, written := map[string]*step{}, []byte{stepsVersion}
-	if _, err := (*sealer)(nil).open(sealsSteps, "", p.told); err != nil { // with a sealer it was opened
-		return fmt.Errorf("idem: Step: %w", err)
+	if p.unopened != nil {
+		return fmt.Errorf("idem: Step: %w", p.unopened)
 	}
 	if len(p.told) > 0 && p.told[0] != stepsVersion {
 		return errStepsKind
@@ -250,20 +247,6 @@ func (r *Run) advanced() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.derived.Load() || len(p.written) > 1
-}
-
-// lookFree returns a record that is free; without a State: there is none.
-func (e *Engine) lookFree(ctx context.Context, key Key) (store.Record, error) {
-	if e.can.Fail == nil || e.can.Inspect == nil {
-		return store.Record{}, nil
-	}
-	ctx, cancel := e.storeContext(ctx)
-	defer cancel()
-	r, err := e.can.Inspect.Lookup(ctx, key.raw)
-	if errors.Is(err, store.ErrNoRecord) || err == nil && r.State != store.Free {
-		return store.Record{}, nil
-	}
-	return r, err
 }
 
 func (e *Engine) checkpoint(ctx context.Context, key Key, owner store.Owner, steps []byte) error {

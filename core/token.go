@@ -8,6 +8,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"hash"
 	"html/template"
@@ -19,6 +20,7 @@ import (
 	"github.com/idem-go/idem/core/adapter"
 	"github.com/idem-go/idem/core/codes"
 	"github.com/idem-go/idem/core/internal/canon"
+	"github.com/idem-go/idem/core/store"
 )
 
 // Where a token is read from.
@@ -42,11 +44,6 @@ const (
 	tokenSigned  = tokenExpiry + tokenID
 	tokenBytes   = tokenSigned + sha256.Size
 	tokenLength  = len(tokenVersion) + tokenBytes/3*4
-
-	// expiredUse is the fingerprint of a claim that only finds out whether an expired token has been used
-	// before. It is no digest. A record that the claim leaves behind is never taken over; it is forgotten when
-	// its lease has passed (those of version 0.1.0, after RememberAbandoned).
-	expiredUse = "expired"
 )
 
 // TokenConfig configures [Tokens]. The zero TokenConfig is for a single process.
@@ -149,11 +146,18 @@ func MustTokens(c TokenConfig) *Tokens {
 // An expired token is refused for a first use only: while its record is kept, a user who submits again gets the receipt. So the policy's
 // Retention and RememberAbandoned must outlast the token's lifetime by 5 minutes; by default they do.
 func Token(t *Tokens, options ...Option) KeySource {
-	s := KeySource{kind: keyToken, tokens: t}
+	k := &tokenKey{tokens: t}
+	k.field, k.path = TokenHeader, TokenField
 	for _, o := range options {
-		o(&s)
+		o(&k.parameters)
 	}
-	return s
+	return KeySource{source: k}
+}
+
+// tokenKey is the source of [Token].
+type tokenKey struct {
+	parameters
+	tokens *Tokens
 }
 
 // TokenInput returns the hidden input element with token for an HTML form, for html/template. The element forbids
@@ -173,7 +177,7 @@ func TokenInput(token string) template.HTML {
 // no-cache, so that the browser's Back shows the form with its own token; other answers need no-store.
 func (g *Guard) NewToken(ctx context.Context, r *Request) (string, error) {
 	g.mustUseTokens()
-	t := g.policy.Key.tokens
+	t := g.tokens()
 	q := *r
 	if q.Caller == "" {
 		q.Caller, _, _ = callerFrom(ctx)
@@ -210,7 +214,7 @@ func (g *Guard) ServeTokens() func(ctx context.Context, x adapter.Exchange) erro
 }
 
 func (g *Guard) mustUseTokens() {
-	if g.policy.Key.kind != keyToken {
+	if g.tokens() == nil {
 		panic("idem: the key of the policy " + quote(g.policy.Name) + " is no Token: there is nothing to issue")
 	}
 }
@@ -312,10 +316,14 @@ func (s *tokenSecret) mac(signed, user []byte, purpose string) *tokenMAC {
 // outlasting is how long a record must be kept to outlast its token.
 func (t *Tokens) outlasting() time.Duration { return t.lifetime + tokenMargin }
 
-// deriveFromToken is derive for a key that is a token: it has the purpose in place of the route.
-func (f *httpOperation) deriveFromToken(user User, readBody func() ([]byte, *Refusal, error)) identity {
-	g, r, t := f.guard, &f.req, f.guard.policy.Key.tokens
-	who := appendUser(make([]byte, 0, 96), user)
+// derive makes the key of the token, and of its purpose in place of the route.
+func (k *tokenKey) derive(f *httpOperation) identity {
+	refused, err := f.findUser()
+	if refused != nil {
+		return identity{refusal: refused, cause: err}
+	}
+	g, r, t := f.guard, &f.req, k.tokens
+	who := appendUser(make([]byte, 0, 96), f.user)
 	var id token
 	sent, lines := r.Headers.Header(TokenHeader, 0)
 	if lines > 1 {
@@ -324,13 +332,11 @@ func (f *httpOperation) deriveFromToken(user User, readBody func() ([]byte, *Ref
 	if sent != "" && !t.check(&id, sent, who, g.policy.Name) {
 		return identity{refusal: refusalTokenInvalid}
 	}
-	body, refused, err := readBody()
-	if refused != nil {
+	if refused, err = f.readBody(); refused != nil {
 		return identity{refusal: refused, cause: err}
 	}
-	r.Body = body
 	if sent == "" {
-		if sent = f.sentToken(); sent == "" {
+		if sent = f.sentToken(t.fromQuery); sent == "" {
 			return identity{refusal: refusalTokenMissing}
 		}
 		if !t.check(&id, sent, who, g.policy.Name) {
@@ -341,12 +347,12 @@ func (f *httpOperation) deriveFromToken(user User, readBody func() ([]byte, *Ref
 	// The key does not name the route: under another one it is another request. No header field has such a name.
 	in.Header = append(in.Header, adapter.Pair{Name: ":method", Value: r.Method}, adapter.Pair{Name: ":route", Value: r.Route})
 	f.counted = in.Header
-	k := append(f.scratch[:0], g.engine.prefix...)
-	k = append(k, "U=M="...)
-	k = appendPart(k, g.policy.Name)
-	k = append(k, "T="...)
-	k = base64.RawURLEncoding.AppendEncode(k, id.raw[tokenExpiry:tokenSigned])
-	found := f.withFingerprint(k, &in)
+	key := append(f.scratch[:0], g.engine.prefix...)
+	key = append(key, "U=M="...)
+	key = appendPart(key, g.policy.Name)
+	key = append(key, "T="...)
+	key = base64.RawURLEncoding.AppendEncode(key, id.raw[tokenExpiry:tokenSigned])
+	found := f.withFingerprint(key, &in)
 	left := time.Until(id.expiry())
 	if found.expired = left <= 0 || left > min(g.policy.Retention, g.policy.RememberAbandoned); found.expired {
 		r.Expired = id.String()
@@ -354,10 +360,61 @@ func (f *httpOperation) deriveFromToken(user User, readBody func() ([]byte, *Ref
 	return found
 }
 
+// An expired token goes on with what was begun in time, and begins nothing: the next four functions see to that. Whether
+// there is such a thing, its claim finds out.
+
+// expiredUse is the fingerprint of a claim that only finds out whether an expired token has been used
+// before. It is no digest. A record that the claim leaves behind is never taken over; it is forgotten when
+// its lease has passed (those of version 0.1.0, after RememberAbandoned).
+const expiredUse = "expired"
+
+// beginNothing makes the claim of an expired token one that takes over nothing unasked. If it can't be released, it must
+// not pass for a run that was begun, and is valid for its lease only, because the token may be renewed.
+func (c *claimant) beginNothing() {
+	if c.id.expired {
+		c.claim.Takeover, c.claim.Fingerprint, c.claim.Raw, c.claim.Retention = false, expiredUse, 0, 0
+	}
+}
+
+// goOn makes the claim of an expired token that of a run, if a free record has kept the operation: that had its token in time.
+// If it has kept another one, a claim would end that, or forget the number of its attempt: goOn returns what is found in its place.
+func (c *claimant) goOn(ctx context.Context) (found store.Grant, err error) {
+	e := c.guard.engine
+	if !c.id.expired || c.claim.Attempt != 0 || e.can.Fail == nil || e.can.Inspect == nil {
+		return found, nil
+	}
+	ctx, cancel := e.storeContext(ctx)
+	defer cancel()
+	r, err := e.can.Inspect.Lookup(ctx, c.id.key.raw)
+	switch {
+	case errors.Is(err, store.ErrNoRecord):
+		return found, nil
+	case err != nil || r.State != store.Free:
+		return found, err
+	case r.ID != (store.ID{}) && r.Fingerprint == c.id.fingerprint:
+		c.forRun()
+		return found, nil
+	}
+	return store.Grant{State: store.Running, ID: r.ID, Fingerprint: expiredUse}, nil
+}
+
+// tokenExpired reports whether an expired token was not used in time, or its claim has left its record behind.
+func (c *claimant) tokenExpired(grant store.Grant) bool {
+	if grant.State == store.Acquired {
+		return c.id.expired && (grant.Attempt == 1 || grant.Free && grant.ID == c.claim.ID)
+	}
+	return c.ofExpiredUse(grant) && (c.id.expired || grant.State != store.Running) // a running one may be released soon
+}
+
+// ofExpiredUse reports whether a record that is there is the claim of an expired token. (A task may have the same fingerprint.)
+func (c *claimant) ofExpiredUse(grant store.Grant) bool {
+	return grant.Fingerprint == expiredUse && !c.guard.task
+}
+
 // sentToken returns the token of a request whose body has been read, and which has none in its header.
 // The canonical text of this one field is its name and value: a token holds nothing that is escaped, and
 // a field that was sent twice is no token.
-func (f *httpOperation) sentToken() string {
+func (f *httpOperation) sentToken(fromQuery bool) string {
 	r := &f.req
 	const inForm, inQuery = "body:" + TokenField + "=", TokenField + "="
 	in := canon.Input{ContentType: r.ContentType, ContentEncoding: r.ContentEncoding}
@@ -366,7 +423,7 @@ func (f *httpOperation) sentToken() string {
 	}
 	f.scratch, _ = onlyToken.AppendCanonical(f.scratch[:0], &in)
 	token, ok := bytes.CutPrefix(f.scratch, []byte(inForm))
-	if !ok && f.guard.policy.Key.tokens.fromQuery {
+	if !ok && fromQuery {
 		f.scratch, _ = onlyToken.AppendCanonical(f.scratch[:0], &canon.Input{RawQuery: r.RawQuery})
 		token, _ = bytes.CutPrefix(f.scratch, []byte(inQuery))
 	} else if !ok {
@@ -385,9 +442,9 @@ func mustCompile(path string) *canon.Paths {
 	return p
 }
 
-// compileToken checks a policy whose key is a token.
-func (g *Guard) compileToken(f *faults) {
-	p, t := &g.policy, g.policy.Key.tokens
+func (k *tokenKey) compile(g *Guard, f *faults) {
+	p, t := &g.policy, k.tokens
+	g.compileParameters(f, &k.parameters)
 	f.addIf(p.Name == "", "Name", "is empty; it is the purpose to which a token is bound")
 	f.addIf(p.OnSuccess == Release, "OnSuccess", "is Release, with which a token could be used again and again (a handler can release its own run with Run.Release)")
 	if t == nil {
@@ -399,4 +456,10 @@ func (g *Guard) compileToken(f *faults) {
 	f.addIf(p.RememberAbandoned > 0 && p.RememberAbandoned < t.outlasting(), "RememberAbandoned", why, p.RememberAbandoned, t.outlasting())
 	f.addIf(t.random && !g.engine.can.InProcess, "Key",
 		"is a Token with a random secret, and the store is not one of the process: the others could not check what it issues; set TokenConfig.Secrets")
+}
+
+func (k *tokenKey) defaults(p *Policy) {
+	setDefault(&p.Retention, max(defaultKeyRetention, k.tokens.outlasting()))
+	setDefault(&p.RememberAbandoned, max(defaultRememberAbandoned, k.tokens.outlasting()))
+	p.failsBy(FailedByAnyError)
 }

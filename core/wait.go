@@ -197,34 +197,34 @@ func (k *wait) oldest() (w *waiter) {
 // run is the goroutine. grant is the latest answer of the store; zero: it has failed.
 func (k *wait) run(ctx context.Context, grant store.Grant) {
 	pauses, failures := 0, 0 // in a row
-	for ctx.Err() == nil {
-		grant = k.step(ctx, grant, pauses, failures)
-		switch pauses++; grant.State {
-		case 0:
+	for atOnce := false; ctx.Err() == nil; {
+		grant, atOnce = k.step(ctx, grant, atOnce, pauses, failures)
+		switch pauses++; {
+		case grant.State == store.Acquired:
+			pauses, failures = 0, 0 // another run is waited for now
+		case grant.State == 0 && !atOnce:
 			failures++
-		case store.Acquired:
-			pauses = 0 // another run is waited for now
-			fallthrough
 		default:
 			failures = 0
 		}
 	}
 }
 
-// step makes a pause, and asks again.
-func (k *wait) step(ctx context.Context, grant store.Grant, pauses, failures int) (next store.Grant) {
+// step makes a pause, unless it is to ask at once, and asks again. again says that the store is to be asked at once for the others.
+func (k *wait) step(ctx context.Context, grant store.Grant, atOnce bool, pauses, failures int) (next store.Grant, again bool) {
 	defer func() {
 		if p := recover(); p != nil { // the store's: it goes on in the caller in whose name it was asked
 			k.engine.waitsMu.Lock()
 			k.answer(k.oldest(), func() (store.Grant, error) { panic(p) })
 			k.engine.waitsMu.Unlock()
-			next.State = store.Abandoned // no pause for the others
+			again = true
 		}
 	}()
-	if grant.State != store.Done && grant.State != store.Abandoned {
+	if !atOnce {
 		k.pause(ctx, grant, pauses, failures)
 	}
-	return k.ask(ctx)
+	next = k.ask(ctx)
+	return next, next.State == store.Done || next.State == store.Abandoned
 }
 
 // pause returns when the record may have changed, and from time to time.
@@ -301,7 +301,7 @@ func (k *wait) ask(ctx context.Context) (grant store.Grant) {
 		case place == 0, place > latest: // who has come since may wait for another run
 		case grant.State == store.Done,
 			grant.State == store.Running && !v.mayWait(grant),
-			grant.State == store.Abandoned && v.guard == w.guard && v.id.fingerprint == w.id.fingerprint && v.id.expired == w.id.expired:
+			grant.State == store.Abandoned && v.guard == w.guard && v.claim.Fingerprint == w.claim.Fingerprint:
 			k.answer(v, found)
 		}
 	}

@@ -23,6 +23,7 @@ import (
 // Config configures a [Guard]. User or SharedByAllCallers must be set.
 type Config struct {
 	// Policy is that of a task, see [core.Engine.Task]. Its Name must be empty: each method is a task, named as the method.
+	// So must its Presence and its Linger be, which are below.
 	Policy core.TaskPolicy
 
 	// Methods are the full names of the methods that are protected, such as "/shop.v1.Orders/Create". None: all unary methods,
@@ -88,8 +89,8 @@ type Guard struct {
 
 // New makes a guard. The error joins all faults of c, each a *[core.ConfigError].
 func New(engine *core.Engine, c Config) (*Guard, error) {
-	kit, err := rpckit.New(engine, rpckit.Config{Policy: c.Policy, Methods: c.Methods, Presence: c.Presence, User: c.User,
-		SharedByAllCallers: c.SharedByAllCallers, Authorize: c.Authorize, StoredMetadata: c.StoredMetadata, Linger: c.Linger})
+	kit, err := rpckit.New(engine, rpckit.Config{Package: "grpcidem", Policy: c.Policy, Methods: c.Methods, Presence: c.Presence,
+		User: c.User, SharedByAllCallers: c.SharedByAllCallers, Authorize: c.Authorize, StoredMetadata: c.StoredMetadata, Linger: c.Linger})
 	if err != nil {
 		return nil, err
 	}

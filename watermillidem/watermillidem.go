@@ -26,7 +26,8 @@ type Config struct {
 
 	// Key returns the key of a message; middleware.MessageHasher of Watermill has this type. Nil means
 	// the UUID. If Key returns an error or an empty key, the message gets a [Permanent] error
-	// (key_invalid, key_missing). It must be safe for concurrent use.
+	// (key_invalid, key_missing). With the Policy's Presence Optional, one with an empty key is handled unprotected, each time. Key
+	// must be safe for concurrent use.
 	Key func(msg *message.Message) (string, error)
 
 	// Metadata are the names of metadata that are part of the fingerprint, beside the payload. Missing

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/idem-go/idem/core"
@@ -19,6 +18,8 @@ import (
 
 // Config is what the Configs of both packages have in common. They say what it means.
 type Config struct {
+	// Package is the name of the package whose Config it is. Faults begin with it.
+	Package            string
 	Policy             core.TaskPolicy
 	Methods            []string
 	Presence           core.Presence
@@ -33,8 +34,7 @@ type Config struct {
 type Guard struct {
 	engine *core.Engine
 	config Config
-	keys   *core.Guard // which lets pass what needs no key
-	tasks  sync.Map    // a *core.Task for each method
+	tasks  sync.Map // a *core.Task for each method
 }
 
 var (
@@ -47,10 +47,12 @@ func New(engine *core.Engine, c Config) (*Guard, error) {
 	var errs []error
 	addIf := func(bad bool, field, format string, args ...any) {
 		if bad {
-			errs = append(errs, &core.ConfigError{Field: "Config." + field, Problem: fmt.Sprintf(format, args...)})
+			errs = append(errs, &core.ConfigError{Field: c.Package + ".Config." + field, Problem: fmt.Sprintf(format, args...)})
 		}
 	}
 	addIf(c.Policy.Name != "", "Policy", "has the Name %q; the name of a task is the method's", c.Policy.Name)
+	addIf(c.Policy.Presence != core.Required, "Policy", "has a Presence; set that of the Config")
+	addIf(c.Policy.Linger != 0, "Policy", "has a Linger; set that of the Config")
 	addIf(c.User == nil && !c.SharedByAllCallers, "User",
 		"is not set: without it one caller could be given another's response (SharedByAllCallers if that is meant)")
 	addIf(c.User != nil && c.SharedByAllCallers, "User", "is set beside SharedByAllCallers; leave one of the two out")
@@ -72,17 +74,14 @@ func New(engine *core.Engine, c Config) (*Guard, error) {
 		addIf(len(c.StoredMetadata) > 0, "StoredMetadata", why)
 		addIf(c.Authorize != nil, "Authorize", why)
 	}
-	policy := c.Policy
-	policy.Name = "the name of a method"
-	_, err := engine.Task(policy)
-	errs = append(errs, err)
-	keys, err := engine.Guard(core.Policy{Key: core.Header(min(c.Presence, core.Optional), core.IgnoreFingerprint()), User: core.SharedByAllCallers()})
-	errs = append(errs, err)
-	if err := errors.Join(errs...); err != nil {
+	c.Policy.Presence = min(c.Presence, core.Optional)
+	c.Policy.Linger = max(cmp.Or(c.Linger, time.Minute), 0)
+	c.Policy.Name = "the name of a method"
+	_, err := engine.Task(c.Policy)
+	if err := errors.Join(append(errs, err)...); err != nil {
 		return nil, err
 	}
-	c.Linger = cmp.Or(c.Linger, time.Minute)
-	return &Guard{engine: engine, config: c, keys: keys}, nil
+	return &Guard{engine: engine, config: c}, nil
 }
 
 // ofOneMessage reports whether metadata belongs to the message that it came with: the protocols' own, and ours.
@@ -135,7 +134,7 @@ func (g *Guard) Protects(m Method) bool {
 func (g *Guard) Passing(methods []Method) (passing []string, err error) {
 	var errs []error
 	fault := func(name, problem string) {
-		errs = append(errs, &core.ConfigError{Field: "Config.Methods", Problem: name + " " + problem})
+		errs = append(errs, &core.ConfigError{Field: g.config.Package + ".Config.Methods", Problem: name + " " + problem})
 	}
 	missing := slices.Clone(g.config.Methods)
 	for _, m := range methods {
@@ -194,29 +193,25 @@ type Outcome struct {
 // what its handler has answered. A refusal that the handler has returned ([core.Refusal]) is among these.
 func (g *Guard) Do(ctx context.Context, call *Call, handler func(context.Context) Outcome) (*Answer, *core.Refusal) {
 	key, refusal := g.key(call)
-	switch {
-	case refusal != nil:
+	if refusal != nil {
 		return nil, refusal
-	case key == "" && g.config.Presence == core.Optional:
-		p := passing{method: call.Method, handler: handler}
-		_ = g.keys.Serve(ctx, &p) // what Pass returns
-		return nil, reported(p.outcome.Err)
 	}
 	var user string
-	if key != "" && g.config.User != nil { // a call without a key is refused in any case
+	if key != "" && g.config.User != nil { // a call without a key passes or is refused, whoever calls
 		var err error
 		if user, err = g.config.User(ctx); err != nil || user == "" {
 			return nil, core.NewRefusal(codes.UserMissing, err)
 		}
 	}
 	ran := false
-	own, begin, end := g.outlast(ctx)
-	defer end()
-	result, err := core.Do(own, g.task(call.Method), core.Call{Key: key, User: user, Fingerprint: call.Fingerprint},
+	result, err := core.Do(ctx, g.task(call.Method), core.Call{Key: key, User: user, Fingerprint: call.Fingerprint},
 		func(ctx context.Context) (value []byte, err error) {
 			ran = true
-			begin()
 			o := handler(ctx)
+			if key == "" { // there may be a run all the same: that of another operation
+				refusal = reported(o.Err)
+				return nil, o.Err
+			}
 			value, refusal, err = g.settle(ctx, &o)
 			return value, err
 		})
@@ -224,7 +219,11 @@ func (g *Guard) Do(ctx context.Context, call *Call, handler func(context.Context
 	case ran:
 		return nil, refusal
 	case err != nil:
-		return nil, reported(err)
+		if refusal = reported(err); refusal == nil { // that of ctx
+			refusal = core.NewRefusal(codes.Unfinished, err)
+			refusal.Detail = "The call had ended before the operation was begun."
+		}
+		return nil, refusal
 	}
 	answer, ok := Decode(result.Value)
 	if !ok {
@@ -255,22 +254,6 @@ func (g *Guard) key(call *Call) (string, *core.Refusal) {
 	return key, nil
 }
 
-// passing is a call without a key, of which core calls only these methods.
-type passing struct {
-	adapter.Exchange
-	method  string
-	handler func(context.Context) Outcome
-	outcome Outcome
-}
-
-func (p *passing) Describe(r *core.Request)                 { r.Method, r.Route = "DO", p.method }
-func (p *passing) Header(string, int) (value string, n int) { return "", 0 }
-
-func (p *passing) Pass(ctx context.Context) error {
-	p.outcome = p.handler(ctx)
-	return nil
-}
-
 func (g *Guard) task(method string) *core.Task {
 	if task, ok := g.tasks.Load(method); ok {
 		return task.(*core.Task)
@@ -279,35 +262,6 @@ func (g *Guard) task(method string) *core.Task {
 	policy.Name = method
 	task, _ := g.tasks.LoadOrStore(method, g.engine.MustTask(policy)) // New has checked the policy
 	return task.(*core.Task)
-}
-
-// outlast returns a context that ends with ctx; but if the client has only left after begin, then Config.Linger later. It has the
-// deadline of ctx. end releases it.
-func (g *Guard) outlast(ctx context.Context) (own context.Context, begin, end func()) {
-	own, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
-	release := func() {}
-	at, limited := ctx.Deadline()
-	if limited {
-		own, release = context.WithDeadline(own, at)
-	}
-	var begun atomic.Bool
-	unwatch := context.AfterFunc(ctx, func() {
-		switch {
-		case limited && ctx.Err() == context.DeadlineExceeded:
-			return // that of own has passed, too
-		case begun.Load() && g.config.Linger > 0 && context.Cause(ctx) == context.Canceled:
-			select {
-			case <-time.After(g.config.Linger):
-			case <-own.Done():
-			}
-		}
-		cancel(context.Cause(ctx))
-	})
-	return own, func() { begun.Store(true) }, func() {
-		unwatch()
-		release()
-		cancel(nil)
-	}
 }
 
 // settle decides what of an outcome is stored. With an error the run has failed. A refusal is what the client gets instead.

@@ -23,7 +23,9 @@ func TestFaults(t *testing.T) {
 		"User: is not set":                   {},
 		"User: is set beside":                {User: anybody, SharedByAllCallers: true},
 		`Policy: has the Name "orders"`:      {User: anybody, Policy: core.TaskPolicy{Name: "orders"}},
-		"TaskPolicy.Lease":                   {User: anybody, Policy: core.TaskPolicy{Record: core.Record{Lease: -1}}},
+		"Policy: has a Presence":             {User: anybody, Policy: core.TaskPolicy{Presence: core.Optional}},
+		"Policy: has a Linger":               {User: anybody, Policy: core.TaskPolicy{Linger: time.Second}},
+		"Lease: is -1ns":                     {User: anybody, Policy: core.TaskPolicy{Record: core.Record{Lease: -1}}},
 		"Presence: is unknown":               {User: anybody, Presence: core.Optional + 1},
 		`Methods: holds "Create"`:            {User: anybody, Methods: []string{"Create"}},
 		"Methods: names /a.B/C twice":        {User: anybody, Methods: []string{"/a.B/C", "/a.B/C"}},
@@ -38,8 +40,13 @@ func TestFaults(t *testing.T) {
 		"Authorize: has no effect":           {User: anybody, Authorize: func(context.Context, string, any) error { return nil }, Policy: core.TaskPolicy{Duplicate: core.Reject("")}},
 		"StoredMetadata: idempotent-replaye": {User: anybody, StoredMetadata: []string{"Idempotent-Replayed"}},
 	} {
+		c.Package = "shoprpc"
 		_, err := rpckit.New(core.MustNew(core.Config{}), c)
-		require.ErrorContains(t, err, fault)
+		of := "idem: shoprpc.Config."
+		if strings.HasPrefix(fault, "Lease") {
+			of = "idem: TaskPolicy."
+		}
+		require.ErrorContains(t, err, of+fault)
 		require.ErrorAs(t, err, new(*core.ConfigError))
 		require.Len(t, strings.Split(err.Error(), "\n"), 1, "no other fault: %v", err)
 	}
@@ -136,6 +143,8 @@ func TestEndOfACall(t *testing.T) {
 			leave()
 			require.NotNil(t, <-waited)
 			require.Zero(t, time.Since(began))
+			gone := do(ctx, g, "k-2", false, func(context.Context) { t.Error("its client has left") }, answer)
+			require.NotNil(t, gone, "it gets an answer, though nobody reads it")
 		}, answer)
 	})
 }

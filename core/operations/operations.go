@@ -15,6 +15,7 @@ import (
 	"github.com/idem-go/idem/core"
 	"github.com/idem-go/idem/core/adapter"
 	"github.com/idem-go/idem/core/internal/canon"
+	"github.com/idem-go/idem/core/internal/sealed"
 	"github.com/idem-go/idem/core/internal/view"
 	"github.com/idem-go/idem/core/store"
 )
@@ -33,7 +34,7 @@ var (
 	ErrUnsigned = errors.New("idem: an action needs an actor and a reason")
 	// ErrSealed is returned by Settle and SettleTask for the operation of a service that seals what it stores, if the engine has no
 	// core.Config.Seal, one with other keys, or one that only opens: the service could not open the answer, or would not take it.
-	ErrSealed = view.ErrSealed
+	ErrSealed = sealed.ErrUnsettled
 )
 
 // Operations are the operations of one service, or of all services on a store. It is safe for concurrent use.
@@ -64,15 +65,13 @@ func Of(engine *core.Engine, options Options) (*Operations, error) {
 type Operation struct {
 	// Digest is what logs call the operation's key: 16 hexadecimal digits.
 	Digest string
-	// Record is what the store knows. Its Key may name a user: do not log it.
+	// Record is what the store knows. Its Key may name a user: do not log it. Lookup and LookupKey fill in its Result, or its Unopened if that
+	// can't be opened: see core.ErrSealed.
 	store.Record
 	// Route is the method and route of a request, DO and the name of a task, or the policy of a token or of signed events.
 	Route string
 	// User is the user's part of the key: as it is, or, after a '#', hashed. It may have a mark of its source and a '#' before it.
 	User string
-	// Unopened says why the result can't be opened, in what Lookup or LookupKey has found: there is then none in Record.
-	// See core.ErrSealed.
-	Unopened error
 	// Token says that the key is that of a token, and Task that the operation is one of a task, and no request.
 	Token, Task bool
 	// Next is a cursor for what follows in the list that the operation is from, see Query.From. Empty: nothing follows. It
@@ -219,9 +218,6 @@ func (o *Operations) find(ctx context.Context, ask store.Query) (Operation, erro
 			op.Record, err = o.record(ctx, r.Key)
 			if errors.Is(err, store.ErrNoRecord) || err == nil && !ask.Wants(&op.Record) { // by now it is another operation's
 				continue
-			}
-			if op.Unopened = o.engine.Unopened(op.Result); op.Unopened != nil {
-				op.Result = nil
 			}
 			return op, err
 		}
@@ -381,19 +377,13 @@ func (o *Operations) do(ctx context.Context, a Action, c store.Change, err error
 	if err == nil && (strings.TrimSpace(a.Actor) == "" || strings.TrimSpace(a.Reason) == "") {
 		err = ErrUnsigned
 	}
-	isSealed := strings.HasPrefix(a.Operation.Remark, view.SealedRemark)
-	if err == nil && isSealed && c.To == store.Done {
-		err = ErrSealed
-	}
 	if err == nil && o.audit != nil {
 		if err = o.audit(ctx, a); err != nil {
 			err = fmt.Errorf("idem: the audit has forbidden it: %w", err)
 		}
 	}
 	if err == nil {
-		if !isSealed { // else everybody could read it, and it would not be known any more that the service seals
-			c.Remark = store.Note(fmt.Sprintf("%s by %s: %s", a.What, a.Actor, a.Reason))
-		}
+		c.Remark = store.Note(fmt.Sprintf("%s by %s: %s", a.What, a.Actor, a.Reason))
 		ctx, cancel := o.limit(ctx)
 		defer cancel()
 		err = o.inspect.Change(ctx, a.Operation.Key, a.Operation.Record, c)

@@ -47,9 +47,11 @@ type Record struct {
 	Begun time.Time
 	// Remaining is how long the lease (State Running) or the record is still valid, by the store's clock.
 	Remaining time.Duration
-	// Size is how many bytes the result has. Result is the result itself, from Lookup only.
+	// Size is how many bytes the result has, as it is kept. Result is the result itself, from Lookup only.
 	Size   int
 	Result []byte
+	// Unopened says why Lookup has found a result that is not here. Only a store that encrypts what another one keeps sets it.
+	Unopened error
 }
 
 // About is what a record tells people of an operation. The store keeps it, and does not interpret it but for the ID.

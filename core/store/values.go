@@ -94,6 +94,8 @@ type Grant struct {
 	// Result is the stored result if State is Done. It belongs to the caller. It is
 	// empty if the result was empty or nil; stores need not tell the two apart.
 	Result []byte
+	// Unopened says why Result or Steps is not here although the record has it. Only a store that encrypts what another one keeps sets it.
+	Unopened error
 	// Remaining is how long the lease (State Running) or the retention (State Done
 	// and Abandoned) is still valid, by the store's clock. If Expired is set, it is how long the key is still known.
 	Remaining time.Duration

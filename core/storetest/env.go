@@ -216,6 +216,9 @@ func (s *env) powerless(key string, owner store.Owner) {
 	}
 }
 
+// isSize reports whether a record may tell size of a result of n bytes.
+func (s *env) isSize(size, n int) bool { return size == n || s.Encrypts && size > n }
+
 // watch watches key and gives up at the end of the case.
 func (s *env) watch(key string) (<-chan struct{}, func()) {
 	s.Helper()

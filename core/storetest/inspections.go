@@ -50,7 +50,7 @@ var inspections = []testCase{
 				s.Fatalf("a duplicate of %v is told of %v", c.ID, g.ID)
 			}
 			r := s.told("k", store.Done, 2, again.About)
-			if string(r.Result) != "result" || r.Size != len("result") || !r.Begun.Equal(begun) || r.Fingerprint != digest {
+			if string(r.Result) != "result" || !s.isSize(r.Size, len("result")) || !r.Begun.Equal(begun) || r.Fingerprint != digest {
 				s.Fatalf("the finished record is told as %+v", r)
 			}
 		},
@@ -90,11 +90,15 @@ var inspections = []testCase{
 				// a store may know who it is
 				c.About = store.About{ID: store.NewID(), Policy: note, Creator: cmp.Or(note, "somebody"), Remark: note}
 				s.begin(key, c)
-				if g := s.meet(key, telling(standing(), "duplicate"), store.Running, 1); g.Remark != note {
+				g := s.meet(key, telling(standing(), "duplicate"), store.Running, 1)
+				if s.Encrypts && len(g.Remark) >= min(len(note), 100) && strings.HasPrefix(note, g.Remark) {
+					c.Remark = g.Remark
+				}
+				if g.Remark != c.Remark {
 					s.Fatalf("a duplicate of the running record with the remark %q is told of %q", note, g.Remark)
 				}
 				s.complete(key, c.Owner, []byte(note), long)
-				if g := s.done(key, 1, []byte(note)); g.Remark != note {
+				if g := s.done(key, 1, []byte(note)); g.Remark != c.Remark {
 					s.Fatalf("a duplicate of the finished record with the remark %q is told of %q", note, g.Remark)
 				}
 				if r := s.told(key, store.Done, 1, c.About); string(r.Result) != note {

@@ -51,6 +51,9 @@ type Instance struct {
 	// It is called at most once for each case, in the case's goroutine. Leave it nil if
 	// the records belong to one process.
 	Peer func() store.Store
+	// Encrypts says that the store encrypts what another one keeps: a remark may be cut after 100 bytes, and the size of a result may be
+	// greater than its length.
+	Encrypts bool
 	// WholeLists says that a page of a list may have all records, whatever its limit. It is for servers that stand in for another in tests.
 	WholeLists bool
 }

@@ -94,7 +94,7 @@ func (k Case) Policy() core.Policy {
 	if k.Options.WithoutFileNames {
 		options = append(options, core.WithoutFileNames())
 	}
-	var chosen []core.KeyOption
+	var chosen []core.HeaderOption
 	var params []core.ParamsOption
 	for _, o := range options {
 		chosen, params = append(chosen, o), append(params, o)

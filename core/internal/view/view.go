@@ -3,7 +3,6 @@ package view
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/idem-go/idem/core/adapter"
@@ -24,8 +23,6 @@ type View[E any] struct {
 	Encode      func(*adapter.Response) []byte
 	EncodeValue func([]byte) []byte
 	Decode      func(result []byte) (adapter.Response, bool)
-	// Unopened says why a result can't be opened; nil if it can.
-	Unopened func(result []byte) error
 }
 
 // Embedded has a view that only [Of] finds. A core.Engine embeds it.
@@ -38,10 +35,3 @@ func (e *Embedded[E]) show() *View[E] { return &e.view }
 
 // Of returns the view of an engine.
 func Of[E any](engine interface{ show() *View[E] }) *View[E] { return engine.show() }
-
-// SealedRemark begins the remark of each record of an engine with a core.Config.Seal, as one without it sees them.
-const SealedRemark = "sealed:"
-
-// ErrSealed is operations.ErrSealed.
-var ErrSealed = errors.New("idem: the service seals what it stores, and would not take this answer: " +
-	"core.Config.Seal (for the command idem: IDEM_SEAL) is missing, has other keys, or only opens")
