@@ -65,8 +65,8 @@ func Of(engine *core.Engine, options Options) (*Operations, error) {
 type Operation struct {
 	// Digest is what logs call the operation's key: 16 hexadecimal digits.
 	Digest string
-	// Record is what the store knows. Its Key may name a user: do not log it. Lookup and LookupKey fill in its Result, or its Unopened if that
-	// can't be opened: see core.ErrSealed.
+	// Record is what the store knows. Its Key may name a user: do not log it. Lookup and LookupKey fill in its Result, or its Unopened if
+	// that can't be opened: see core.ErrSealed.
 	store.Record
 	// Route is the method and route of a request, DO and the name of a task, or the policy of a token or of signed events.
 	Route string
