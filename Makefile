@@ -38,9 +38,10 @@ backends: ## start the servers that tests may use, unless they are there already
 	@GO=$(GO) scripts/backends
 
 .PHONY: lint
-lint: ## check formatting, go vet, staticcheck, errcheck, and how complex functions are (and shellcheck, if there is one)
+lint: ## check formatting, widths of lines, go vet, staticcheck, errcheck, and how complex functions are (and shellcheck, if there is one)
 	@unformatted=$$(gofmt -l .); if [ -n "$$unformatted" ]; then \
 		echo "not formatted (gofmt -w):"; echo "$$unformatted"; exit 1; fi
+	@scripts/wide
 	GOWORK= $(GO) vet work
 	GOWORK= $(GO) run $(ERRCHECK) work
 	@# In the workspace it would see what newer versions than a module requires have deprecated.
