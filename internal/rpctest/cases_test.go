@@ -215,6 +215,10 @@ func TestMessageThatIsNoText(t *testing.T) {
 // What a handler returns is a failure, whatever the code says.
 func TestFailures(t *testing.T) {
 	secret := errors.New("the password of the store is hunter2")
+	limited := core.NewRefusal(idem.RateLimited, secret)
+	detailed := func(m proto.Message) failure {
+		return failure{code: codes.FailedPrecondition, details: []*anypb.Any{packed(t, m)}}
+	}
 	for name, c := range map[string]struct {
 		failure
 		code             codes.Code
@@ -519,6 +523,7 @@ func TestOptionalKey(t *testing.T) {
 
 func TestKeyField(t *testing.T) {
 	each(t, config{field: "reason"}, echo(), func(r *rig) {
+		md := metadata.Pairs("x-user", "ann", "idempotency-key", "k-1")
 		ask := func(key, text string) *answer {
 			return r.call(r.Context(), order, &pb.ErrorInfo{Reason: key, Domain: text},
 				metadata.Pairs("x-user", "ann", "idempotency-key", "k-1"))

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 
@@ -87,10 +88,10 @@ func grpcUnary(method string) grpc.MethodDesc {
 			if err := decode(request); err != nil {
 				return nil, err
 			}
-			return interceptor(ctx, request, &grpc.UnaryServerInfo{Server: srv, FullMethod: method},
-				func(ctx context.Context, request any) (any, error) {
-					return srv.(shopServer).serve(ctx, method, request.(*pb.ErrorInfo))
-				})
+			info := &grpc.UnaryServerInfo{Server: srv, FullMethod: method}
+			return interceptor(ctx, request, info, func(ctx context.Context, request any) (any, error) {
+				return srv.(shopServer).serve(ctx, method, request.(*pb.ErrorInfo))
+			})
 		}}
 }
 
@@ -214,32 +215,32 @@ func connectServer(t *testing.T, engine *core.Engine, c config, h handler) (stri
 		if method == read {
 			level = connect.IdempotencyNoSideEffects
 		}
-		mux.Handle(method, connect.NewUnaryHandler(method,
-			func(ctx context.Context, request *connect.Request[pb.ErrorInfo]) (*connect.Response[pb.ErrorInfo], error) {
-				c := &served{ctx, method, request.Msg, metadata.MD{}, metadata.MD{}}
-				message, failed := h(c)
-				if err := failed.connect(); err != nil {
-					if e, ok := errors.AsType[*connect.Error](err); ok {
-						info, _ := connect.CallInfoForHandlerContext(ctx)
-						fill(info.ResponseHeader(), c.header)
-						fill(e.Meta(), c.trailer)
-					}
-					return nil, err
+		unary := func(ctx context.Context, request *connect.Request[pb.ErrorInfo]) (*connect.Response[pb.ErrorInfo], error) {
+			c := &served{ctx, method, request.Msg, metadata.MD{}, metadata.MD{}}
+			message, failed := h(c)
+			if err := failed.connect(); err != nil {
+				if e, ok := errors.AsType[*connect.Error](err); ok {
+					info, _ := connect.CallInfoForHandlerContext(ctx)
+					fill(info.ResponseHeader(), c.header)
+					fill(e.Meta(), c.trailer)
 				}
-				response := connect.NewResponse(message)
-				fill(response.Header(), c.header)
-				fill(response.Trailer(), c.trailer)
-				return response, nil
-			}, options, connect.WithIdempotency(level)))
+				return nil, err
+			}
+			response := connect.NewResponse(message)
+			fill(response.Header(), c.header)
+			fill(response.Trailer(), c.trailer)
+			return response, nil
+		}
+		mux.Handle(method, connect.NewUnaryHandler(method, unary, options, connect.WithIdempotency(level)))
 	}
-	mux.Handle(watch, connect.NewServerStreamHandler(watch, func(ctx context.Context, request *connect.Request[pb.ErrorInfo],
-		stream *connect.ServerStream[pb.ErrorInfo]) error {
+	stream := func(ctx context.Context, request *connect.Request[pb.ErrorInfo], stream *connect.ServerStream[pb.ErrorInfo]) error {
 		response, failed := h(&served{ctx, watch, request.Msg, metadata.MD{}, metadata.MD{}})
 		if err := failed.connect(); err != nil {
 			return err
 		}
 		return stream.Send(response)
-	}, options))
+	}
+	mux.Handle(watch, connect.NewServerStreamHandler(watch, stream, options))
 	s := httptest.NewUnstartedServer(mux)
 	s.Config.Protocols = new(http.Protocols)
 	s.Config.Protocols.SetHTTP1(true)
@@ -327,8 +328,7 @@ func connectClient(options ...connect.ClientOption) client {
 		t.Helper()
 		options := options
 		if len(retry) > 0 {
-			options = append(options[:len(options):len(options)],
-				connect.WithInterceptors(connectidem.Client(allow[connect.Code](retry)...)))
+			options = append(slices.Clip(options), connect.WithInterceptors(connectidem.Client(allow[connect.Code](retry)...)))
 		}
 		protocols := new(http.Protocols)
 		protocols.SetUnencryptedHTTP2(true)
@@ -343,7 +343,7 @@ func connectClient(options ...connect.ClientOption) client {
 				level = connect.IdempotencyNoSideEffects
 			}
 			c := connect.NewClient[pb.ErrorInfo, pb.ErrorInfo](&http.Client{Transport: transport}, "http://"+addr+method,
-				append(options[:len(options):len(options)], connect.WithIdempotency(level))...)
+				append(slices.Clip(options), connect.WithIdempotency(level))...)
 			if method == watch {
 				stream, err := c.CallServerStream(ctx, own)
 				if err == nil && stream.Receive() {
