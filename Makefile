@@ -8,8 +8,13 @@ JOBS     ?= 3
 
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 ERRCHECK    = github.com/kisielk/errcheck@v1.20.0 -ignoretests -exclude $(CURDIR)/errcheck.txt
+GOCYCLO     = github.com/fzipp/gocyclo/cmd/gocyclo@v0.6.0 -over 25 -ignore $(NOT_PRODUCT)
+GOCOGNIT    = github.com/uudashr/gocognit/cmd/gocognit@v1.2.0 -over 35 -ignore $(NOT_PRODUCT)
 BENCHSTAT   = golang.org/x/perf/cmd/benchstat@v0.0.0-20260908200009-22c9c6c9d4da
 VULNCHECK   = golang.org/x/vuln/cmd/govulncheck@v1.9.0
+
+# Where functions may be as complex as they like: in tests, published suites and examples.
+NOT_PRODUCT = '_test\.go$$|(^|/)(examples|adaptertest|storetest|signtest)/'
 
 # The folders of the modules. Each is built by itself, with the versions that its own go.mod requires: in the
 # workspace it would get the highest that any of them requires.
@@ -50,13 +55,16 @@ backends: ## start the servers that tests may use, unless they are there already
 	@GO=$(GO) scripts/backends
 
 .PHONY: lint
-lint: ## check formatting, go vet, staticcheck, errcheck (and shellcheck, if there is one)
+lint: ## check formatting, widths of lines, go vet, staticcheck, errcheck, and how complex functions are (and shellcheck, if there is one)
 	@unformatted=$$(gofmt -l .); if [ -n "$$unformatted" ]; then \
 		echo "not formatted (gofmt -w):"; echo "$$unformatted"; exit 1; fi
+	@scripts/wide
 	GOWORK= $(GO) vet work
 	GOWORK= $(GO) run $(ERRCHECK) work
 	@# In the workspace it would see what newer versions than a module requires have deprecated.
 	@printf '%s\n' $(MODULES) | xargs -n 1 -P $(JOBS) sh -c 'cd "$$1" && set -x && $(GO) run $(STATICCHECK) ./...' sh
+	$(GO) run $(GOCYCLO) .
+	$(GO) run $(GOCOGNIT) .
 	@if command -v shellcheck >/dev/null; then shellcheck .ci/run .ci/long scripts/* examples/clients/*.sh; fi
 
 .PHONY: vulncheck

@@ -14,7 +14,8 @@ import (
 // What is added to a replayed field later reaches no other one.
 func TestSetHeaderLeavesNoRoomBehindAField(t *testing.T) {
 	h := http.Header{}
-	adapterkit.SetHeader(h, &adapter.Response{Status: 200, Header: []adapter.Field{{Name: "A", Value: "1"}, {Name: "B", Value: "2"}, {Name: "B", Value: "3"}, {Name: "C", Value: "4"}}})
+	adapterkit.SetHeader(h, &adapter.Response{Status: 200,
+		Header: []adapter.Field{{Name: "A", Value: "1"}, {Name: "B", Value: "2"}, {Name: "B", Value: "3"}, {Name: "C", Value: "4"}}})
 	h.Add("A", "outer")
 	h.Add("B", "outer")
 	require.Equal(t, http.Header{"A": {"1", "outer"}, "B": {"2", "3", "outer"}, "C": {"4"}}, h)

@@ -153,8 +153,7 @@ func (q *request) readLeft(limit int64) error {
 	if count != nil {
 		before = count.read
 	}
-	there := r.Body != nil && r.Body != http.NoBody
-	if there {
+	if r.Body != nil && r.Body != http.NoBody {
 		var err error
 		q.body, err = q.borrow().ReadAll(r.Body, r.ContentLength, limit)
 		q.pooled = cap(q.body) <= buffer.MaxPooled
@@ -168,20 +167,23 @@ func (q *request) readLeft(limit int64) error {
 			return err
 		}
 	}
+	return checkWhole(r, int64(len(q.body)), before, count)
+}
 
-	encoded := r.Header.Get("Content-Encoding") != ""
-	n := int64(len(q.body))
+// checkWhole checks that the n bytes that were left of the body are all that was sent. before is how many bytes count had counted before
+// they were read; count may be nil.
+func checkWhole(r *http.Request, n, before int64, count *count) error {
 	switch {
 	case r.ContentLength == 0 || n > 0 && n == r.ContentLength:
 		return nil
 	case n == 0 && (r.ContentLength > 0 || count != nil && count.read > 0):
 		return adapter.ErrBodyConsumed
-	case n == 0 && count == nil && there && r.Header.Get("Content-Type") != "":
+	case n == 0 && count == nil && r.Body != nil && r.Body != http.NoBody && r.Header.Get("Content-Type") != "":
 		return errNothingCame
 	case count != nil && before > 0 && n == count.read-before:
 		// The rest came as it was sent, so that what was read before is missing.
 		return adapter.ErrBodyConsumed
-	case count != nil, encoded && !isSent(r.Body):
+	case count != nil, r.Header.Get("Content-Encoding") != "" && !isSent(r.Body):
 		return nil // decompressed: Content-Length is that of the compressed body
 	case n < r.ContentLength && isSent(r.Body):
 		return adapter.ErrBodyConsumed

@@ -24,7 +24,8 @@ func TestNothingLeaks(t *testing.T) {
 	var bodies leakcheck.Bodies
 	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		adapterkit.PoisonPools()
-		seen := leakcheck.Seen{ID: r.PathValue("id"), Query: r.URL.RawQuery, User: r.Header.Get("X-User"), Key: r.Header.Get("Idempotency-Key")}
+		seen := leakcheck.Seen{ID: r.PathValue("id"), Query: r.URL.RawQuery, User: r.Header.Get("X-User"),
+			Key: r.Header.Get("Idempotency-Key")}
 		seen.Body, _ = io.ReadAll(r.Body)
 		bodies.Keep(seen.ID, r.GetBody)
 		a := leakcheck.Of(seen)

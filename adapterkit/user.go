@@ -38,7 +38,8 @@ func UserFromValue(v any) (core.User, error) {
 		return core.User{ID: strconv.FormatUint(v, 10)}, nil
 	case float64: // a claim that is a number; beyond 2^53 two of them may have become one
 		if v != math.Trunc(v) || math.Abs(v) >= 1<<53 {
-			return core.User{}, fmt.Errorf("idem: %v in the context is no whole number below 2^53, and does not name a user; %s", v, takeItYourself)
+			return core.User{},
+				fmt.Errorf("idem: %v in the context is no whole number below 2^53, and does not name a user; %s", v, takeItYourself)
 		}
 		return core.User{ID: strconv.FormatInt(int64(v), 10)}, nil
 	}

@@ -70,7 +70,8 @@ func NewConsumer(h *Handler, c ConsumerConfig) (*Consumer, error) {
 	f.addIf(c.Prefetch < 0 || c.Prefetch > 65535, "Prefetch", "is %d; at most 65535 are allowed", c.Prefetch)
 	f.addIf(c.DrainTimeout < 0, "DrainTimeout", "is negative: %v", c.DrainTimeout)
 	c.Concurrency = cmp.Or(c.Concurrency, 16)
-	f.addIf(c.Prefetch > 0 && c.Prefetch < c.Concurrency, "Prefetch", "is less than the concurrency, which then is never reached: %d, %d", c.Prefetch, c.Concurrency)
+	f.addIf(c.Prefetch > 0 && c.Prefetch < c.Concurrency, "Prefetch", "is less than the concurrency, which then is never reached: %d, %d",
+		c.Prefetch, c.Concurrency)
 	if h == nil {
 		f.errs = append(f.errs, errors.New("amqpidem: NewConsumer: the handler is nil"))
 	}

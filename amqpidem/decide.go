@@ -23,7 +23,8 @@ type decision struct {
 // decide decides about a delivery by what has come of its run, and by nothing else. It works on a copy of that.
 func (r run) decide() decision {
 	ran, permanent := r.attempt > 0, errors.As(r.err, new(*permanentError))
-	// The codes of what passes by itself. They also come from an operation within the function (sqlstore's RunTx): that is no failure of its own.
+	// The codes of what passes by itself. They also come from an operation within the function (sqlstore's RunTx): that is no
+	// failure of its own.
 	passing := r.code(codes.InProgress, codes.StoreUnavailable, codes.ShuttingDown)
 	if ran && passing == "" {
 		passing = r.code(codes.Unfinished)

@@ -80,7 +80,8 @@ func LogEvents(logger *slog.Logger) func(ctx context.Context, e Event) {
 		switch {
 		case e.Outcome == Dead:
 			level = slog.LevelError
-		case e.Stage == Disconnected, e.Stage == Unsettled, e.Outcome == Failed, e.Outcome == Deferred && e.Reason != string(codes.InProgress):
+		case e.Stage == Disconnected, e.Stage == Unsettled, e.Outcome == Failed,
+			e.Outcome == Deferred && e.Reason != string(codes.InProgress):
 			level = slog.LevelWarn
 		}
 		logger.LogAttrs(ctx, level, "amqpidem: "+string(e.Stage), slog.String("queue", e.Queue), slog.String("id", e.MessageID),

@@ -30,7 +30,8 @@ type Message struct {
 // check returns an error for a message that can't be encoded.
 func (m *Message) check() error {
 	p := &m.Publishing
-	for _, text := range []string{m.Exchange, m.Key, p.ContentType, p.ContentEncoding, p.CorrelationId, p.ReplyTo, p.Expiration, p.MessageId, p.Type, p.UserId, p.AppId} {
+	for _, text := range []string{m.Exchange, m.Key, p.ContentType, p.ContentEncoding, p.CorrelationId, p.ReplyTo, p.Expiration,
+		p.MessageId, p.Type, p.UserId, p.AppId} {
 		if len(text) > 255 {
 			return fmt.Errorf("amqpidem: a property of the message has %d bytes; AMQP allows 255", len(text))
 		}
@@ -47,7 +48,8 @@ func (m *Message) check() error {
 type PublisherConfig struct {
 	// URL is the broker's: amqp://user:password@host:5672/vhost. It is required.
 	URL string
-	// Dial connects to URL, with TLS or another heartbeat, say, see [Dial]. It returns when ctx ends. Nil means Dial with a zero amqp.Config.
+	// Dial connects to URL, with TLS or another heartbeat, say, see [Dial]. It returns when ctx ends. Nil means Dial with
+	// a zero amqp.Config.
 	Dial func(ctx context.Context, url string) (*amqp.Connection, error)
 	// MaxUnconfirmed is how many messages may be unconfirmed at once; Publish waits while there are
 	// as many. Zero means 256.
@@ -132,7 +134,8 @@ func NewPublisher(c PublisherConfig) (*Publisher, error) {
 		return nil, err
 	}
 	c.Dial = dialer(c.Dial)
-	p := &Publisher{config: c, slots: make(chan struct{}, cmp.Or(c.MaxUnconfirmed, 256)), dialing: make(chan struct{}, 1), apart: make(chan struct{}, 8)}
+	p := &Publisher{config: c, slots: make(chan struct{}, cmp.Or(c.MaxUnconfirmed, 256)),
+		dialing: make(chan struct{}, 1), apart: make(chan struct{}, 8)}
 	p.cut, p.cutOff = context.WithCancelCause(context.Background())
 	return p, nil
 }
@@ -490,8 +493,9 @@ type round struct {
 	fault  error
 }
 
-// interrupt ends a write that does not return when the context has ended. A broker that blocks publishers (its memory is full) does not
-// read. Nothing else of a round goes on when its context has ended. The write must not either: it reads the body, which is the caller's again.
+// interrupt ends a write that does not return when the context has ended. A broker that blocks publishers (its memory is full)
+// does not read. Nothing else of a round goes on when its context has ended. The write must not either: it reads the body, which
+// is the caller's again.
 func (r *round) interrupt() {
 	time.AfterFunc(grace, func() {
 		if r.writing.Load() {

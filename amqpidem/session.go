@@ -244,7 +244,8 @@ func (s *session) broken(err error) error {
 		c.unread.Store(int64(c.config.Prefetch))
 	}
 	if read := s.read.Load(); wary && !s.busy && s.handled.Load() == read && (unreadable(err) || int64(s.ready) > read) {
-		err = fmt.Errorf("amqpidem: the connection broke again before the next message of queue %q was read, which may be why: %w", c.handler.topology.Queue, err)
+		err = fmt.Errorf("amqpidem: the connection broke again before the next message of queue %q was read, which may be why: %w",
+			c.handler.topology.Queue, err)
 	}
 	return err
 }

@@ -36,7 +36,8 @@ func (h *Handler) act(ctx context.Context, limit time.Duration, d *amqp.Delivery
 		err := h.publish(ctx, d, what, d.Headers)
 		if refused := (*amqp.Error)(nil); Refused(err) && errors.As(err, &refused) && refused.Code == amqp.FrameError {
 			// The copy is too large for a frame: it would never leave the queue, and break a connection each time.
-			what = decision{Dead, headersTooLarge, what.attempt, 0, h.topology.DeadLetters(), what.past, errors.Join(errHeadersTooLarge, what.err)}
+			what = decision{Dead, headersTooLarge, what.attempt, 0, h.topology.DeadLetters(), what.past,
+				errors.Join(errHeadersTooLarge, what.err)}
 			err = h.publish(ctx, d, what, nil)
 		}
 		if err != nil {

@@ -101,7 +101,8 @@ func (t Topology) check() (Topology, error) {
 	f.addIf(len(longest) > 255, "Queue", "is too long: the name %q has %d bytes; 255 are allowed", longest, len(longest))
 	f.addIf(t.Type > Foreign, "Type", "is unknown: %d", t.Type)
 	f.addIf(t.Satellites > Classic, "Satellites", "must be Quorum or Classic")
-	f.addIf(t.DeliveryLimit != 0 && t.Type != Quorum, "DeliveryLimit", "has no effect: only a quorum queue that is declared here has one; leave it out")
+	f.addIf(t.DeliveryLimit != 0 && t.Type != Quorum, "DeliveryLimit",
+		"has no effect: only a quorum queue that is declared here has one; leave it out")
 	for i, d := range t.Delays {
 		f.addIf(d < time.Millisecond || d%time.Millisecond != 0, "Delays", "%v is no whole number of milliseconds", d)
 		f.addIf(i > 0 && d <= t.Delays[i-1], "Delays", "%v is not longer than %v before it", d, t.Delays[max(i-1, 0)])

@@ -34,7 +34,8 @@ func (w *wire) RoundTrip(r *http.Request) (*http.Response, error) {
 		}
 	}
 	answer := []byte(`{"payment_id":"pay_lfdfs2d2lft63izw3uouktrqnp"}`)
-	return &http.Response{StatusCode: http.StatusCreated, Header: http.Header{}, ContentLength: int64(len(answer)), Body: io.NopCloser(bytes.NewReader(answer)), Request: r}, nil
+	return &http.Response{StatusCode: http.StatusCreated, Header: http.Header{}, ContentLength: int64(len(answer)),
+		Body: io.NopCloser(bytes.NewReader(answer)), Request: r}, nil
 }
 
 // BenchmarkClient is what idemclient.Transport adds to a RoundTrip with a body of 200 bytes, without a network; and to

@@ -17,7 +17,8 @@ func BenchmarkDo(b *testing.B) {
 	b.ReportAllocs()
 	b.ResetTimer()
 	for i := range b.N {
-		if _, err := core.Do(context.Background(), task, core.Call{Key: keys.at(i)}, func(context.Context) ([]byte, error) { ran++; return nil, nil }); err != nil {
+		if _, err := core.Do(context.Background(), task, core.Call{Key: keys.at(i)},
+			func(context.Context) ([]byte, error) { ran++; return nil, nil }); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -73,7 +73,8 @@ func TestMigratingFromFiber(t *testing.T) {
 			before, meanwhile, after := fiber3.New(), fiber3.New(), fiber3.New()
 			before.Use(idempotency3.New(idempotency3.Config{Storage: storage}))
 			before.Post("/payments", createPayment)
-			meanwhile.Use(idempotency3.New(idempotency3.Config{Storage: readOnly3{storage}, Lock: noLock{}, KeyHeaderValidate: func(string) error { return nil }}))
+			meanwhile.Use(idempotency3.New(idempotency3.Config{Storage: readOnly3{storage}, Lock: noLock{},
+				KeyHeaderValidate: func(string) error { return nil }}))
 			meanwhile.Post("/payments", fiber3idem.New(payments), createPayment)
 			after.Post("/payments", fiber3idem.New(payments), createPayment)
 			return apps{before.Handler(), meanwhile.Handler(), after.Handler()}

@@ -55,7 +55,8 @@ func jsonBody(size int) []byte {
 	r := rand.New(rand.NewSource(1))
 	b := []byte(`{"orders":[`)
 	for i := 0; ; i++ {
-		order := fmt.Sprintf(`{"order_id":%d,"customer":"customer %d","amount":%d.5,"currency":"EUR","lines":[{"sku":"A-%d","qty":%d}],"note":"leave at the door"},`,
+		order := fmt.Sprintf(`{"order_id":%d,"customer":"customer %d","amount":%d.5,"currency":"EUR",`+
+			`"lines":[{"sku":"A-%d","qty":%d}],"note":"leave at the door"},`,
 			i, r.Intn(1000), r.Intn(1000), r.Intn(9)+1, r.Intn(9)+1)
 		if len(b)+len(order)+len(`],"fill":""}`) > size {
 			break

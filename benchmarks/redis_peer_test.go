@@ -76,7 +76,8 @@ func BenchmarkRedisPeer(b *testing.B) {
 		{"operation/commands", "set", 2, func() bool {
 			key, c := fresh(), claim()
 			err1 := client.Do(ctx, client.B().Set().Key(key).Value(record(c)).Nx().PxMilliseconds(120000).Build()).Error()
-			err2 := client.Do(ctx, client.B().Set().Key(key).Value(fingerprint+string(result)).PxMilliseconds(retention.Milliseconds()).Build()).Error()
+			err2 := client.Do(ctx,
+				client.B().Set().Key(key).Value(fingerprint+string(result)).PxMilliseconds(retention.Milliseconds()).Build()).Error()
 			return err1 == nil && err2 == nil
 		}},
 		{"operation/scripts", "pttl evalsha eval", 2, func() bool {

@@ -15,7 +15,8 @@ func BenchmarkSeal(b *testing.B) {
 		if slices.Contains([]string{"conflict", "key-reused"}, v.name) {
 			continue // nothing is stored or opened
 		}
-		for name, seal := range map[string]*core.Seal{"plain": nil, "sealed": {DigestKey: key("digest"), Keys: []core.Secret{{Name: "2026-11", Key: key("a")}}}} {
+		for name, seal := range map[string]*core.Seal{"plain": nil,
+			"sealed": {DigestKey: key("digest"), Keys: []core.Secret{{Name: "2026-11", Key: key("a")}}}} {
 			b.Run(v.name+"/"+name, func(b *testing.B) {
 				on := openMemory(b, v.records(b.N))
 				on.seal = seal

@@ -102,8 +102,10 @@ func BenchmarkSign(b *testing.B) {
 	shared := sign.Must(sign.NewHMACKey(sign.KeyConfig{ID: "demo"}, []byte(secret)))
 	public, private, err := ed25519.GenerateKey(rand.Reader)
 	require.NoError(b, err)
-	signer, verifier := sign.Must(sign.NewKey(sign.KeyConfig{ID: "demo"}, private)), sign.Must(sign.NewKey(sign.KeyConfig{ID: "demo"}, public))
-	standard := sign.Must(webhook.NewStandardKey(sign.KeyConfig{ID: "webhooks"}, "whsec_"+base64.StdEncoding.EncodeToString([]byte(secret))))
+	signer, verifier := sign.Must(sign.NewKey(sign.KeyConfig{ID: "demo"}, private)),
+		sign.Must(sign.NewKey(sign.KeyConfig{ID: "demo"}, public))
+	standard := sign.Must(webhook.NewStandardKey(sign.KeyConfig{ID: "webhooks"}, "whsec_"+
+		base64.StdEncoding.EncodeToString([]byte(secret))))
 	sender := sign.Must(webhook.NewSenderKey(sign.KeyConfig{ID: "webhooks"}, secret))
 
 	messageSignatures, err := rfc9421.New(rfc9421.Config{})

@@ -14,8 +14,8 @@ import (
 	"github.com/idem-go/idem/internal/backend"
 )
 
-// BenchmarkStep is what a task costs with steps, each with a result of 100 bytes, and with a derived key. On Redis, a server of its own, there are
-// also its round-trips/op, and received-B/op, what the store has sent to it.
+// BenchmarkStep is what a task costs with steps, each with a result of 100 bytes, and with a derived key. On Redis, a server of its own,
+// there are also its round-trips/op, and received-B/op, what the store has sent to it.
 func BenchmarkStep(b *testing.B) {
 	for _, s := range []struct {
 		name string

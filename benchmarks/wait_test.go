@@ -107,7 +107,8 @@ func benchmarkWait(b *testing.B, waiters int, store *counted, redis rueidis.Clie
 	p := core.ClientKey()
 	p.Duplicate, p.Retention = core.Wait(time.Minute), 10*time.Second
 	service := rand.Text() // the Redis outlives the keys of one round
-	g := core.MustNew(core.Config{Store: store, Service: service, User: core.UserFromHeader("X-User"), StoreTimeout: time.Minute}).MustGuard(p)
+	g := core.MustNew(core.Config{Store: store, Service: service, User: core.UserFromHeader("X-User"),
+		StoreTimeout: time.Minute}).MustGuard(p)
 	keys := newClientKeys(b.N)
 	response := &core.Response{Status: 201, Body: bytes.Repeat([]byte("x"), 4<<10)}
 	var acquires, watches int64

@@ -31,7 +31,8 @@ import (
 // body is the 200-byte JSON body; the digits of its "nonce2" member are overwritten to make
 // distinct operations.
 var body = func() []byte {
-	b := []byte(`{"order":{"sku":"A-1001","qty":3,"price":19.90},"customer":{"id":9007199254740993,"note":"leave at the door"},"nonce2":"0000000000","fill":"`)
+	b := []byte(`{"order":{"sku":"A-1001","qty":3,"price":19.90},"customer":{"id":9007199254740993,"note":"leave at the door"},` +
+		`"nonce2":"0000000000","fill":"`)
 	return append(b, strings.Repeat("x", 198-len(b))+`"}`...)
 }()
 

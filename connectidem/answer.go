@@ -47,7 +47,7 @@ func (g *Guard) outcome(ctx context.Context, response connect.AnyResponse, err e
 	if own {
 		err = &stripped{e} // a refusal that has become such an error is that error
 	}
-	return rpckit.Outcome{Code: uint32(e.Code()), Err: err, Failed: g.config.Failed(e), Refused: Refused(e) != "", Answer: func() *rpckit.Answer {
+	answer := func() *rpckit.Answer {
 		a, err := encode(nil, e)
 		if err != nil {
 			return nil
@@ -59,7 +59,8 @@ func (g *Guard) outcome(ctx context.Context, response connect.AnyResponse, err e
 		}
 		a.Header, a.Trailer = g.stored(header), g.stored(trailer, meta)
 		return a
-	}}
+	}
+	return rpckit.Outcome{Code: uint32(e.Code()), Err: err, Failed: g.config.Failed(e), Refused: Refused(e) != "", Answer: answer}
 }
 
 // stripped is an error without those that it wraps.
@@ -143,8 +144,8 @@ func (r *response) Any() any { return r.message }
 func refuse(r *core.Refusal) error {
 	code, reason, pushback := rpckit.Status(r)
 	e := connect.NewError(connect.Code(code), &refused{r})
-	if detail, err := connect.NewErrorDetail(&errdetails.ErrorInfo{Domain: rpckit.Domain, Reason: reason}); err == nil { // strings: can't fail
-		e.AddDetail(detail)
+	if d, err := connect.NewErrorDetail(&errdetails.ErrorInfo{Domain: rpckit.Domain, Reason: reason}); err == nil { // strings: can't fail
+		e.AddDetail(d)
 	}
 	if pushback != "" {
 		e.Meta().Set(rpckit.Pushback, pushback)

@@ -17,12 +17,14 @@ import (
 // are those of internal/rpctest.
 func TestRequestSentAgain(t *testing.T) {
 	var keys []string
-	server := httptest.NewServer(connect.NewUnaryHandler(createOrder, func(_ context.Context, r *connect.Request[emptypb.Empty]) (*connect.Response[emptypb.Empty], error) {
+	handler := func(_ context.Context, r *connect.Request[emptypb.Empty]) (*connect.Response[emptypb.Empty], error) {
 		keys = append(keys, r.Header().Get("Idempotency-Key"))
 		return connect.NewResponse(new(emptypb.Empty)), nil
-	}))
+	}
+	server := httptest.NewServer(connect.NewUnaryHandler(createOrder, handler))
 	defer server.Close()
-	client := connect.NewClient[emptypb.Empty, emptypb.Empty](server.Client(), server.URL+createOrder, connect.WithInterceptors(connectidem.Client()))
+	client := connect.NewClient[emptypb.Empty, emptypb.Empty](server.Client(), server.URL+createOrder,
+		connect.WithInterceptors(connectidem.Client()))
 	request := connect.NewRequest(new(emptypb.Empty))
 	for range 2 {
 		if _, err := client.CallUnary(t.Context(), request); err != nil {
@@ -38,10 +40,11 @@ func TestRequestSentAgain(t *testing.T) {
 func TestOnTheOtherSide(t *testing.T) {
 	guard := connectidem.MustNew(core.MustNew(core.Config{}), connectidem.Config{SharedByAllCallers: true})
 	var keys []string
-	server := httptest.NewServer(connect.NewUnaryHandler(createOrder, func(_ context.Context, r *connect.Request[emptypb.Empty]) (*connect.Response[emptypb.Empty], error) {
+	handler := func(_ context.Context, r *connect.Request[emptypb.Empty]) (*connect.Response[emptypb.Empty], error) {
 		keys = append(keys, r.Header().Get("Idempotency-Key"))
 		return connect.NewResponse(new(emptypb.Empty)), nil
-	}, connect.WithInterceptors(connectidem.Client())))
+	}
+	server := httptest.NewServer(connect.NewUnaryHandler(createOrder, handler, connect.WithInterceptors(connectidem.Client())))
 	defer server.Close()
 	client := connect.NewClient[emptypb.Empty, emptypb.Empty](server.Client(), server.URL+createOrder, connect.WithInterceptors(guard))
 	if _, err := client.CallUnary(t.Context(), connect.NewRequest(new(emptypb.Empty))); err != nil || len(keys) != 1 || keys[0] != "" {
@@ -51,12 +54,14 @@ func TestOnTheOtherSide(t *testing.T) {
 
 // connect does not pass on the metadata of another server's error. A replay does not, either.
 func TestErrorOfAnotherServer(t *testing.T) {
-	guard := connectidem.MustNew(core.MustNew(core.Config{}), connectidem.Config{SharedByAllCallers: true, StoredMetadata: []string{"x-order"}})
-	server := httptest.NewServer(connect.NewUnaryHandler(createOrder, func(context.Context, *connect.Request[emptypb.Empty]) (*connect.Response[emptypb.Empty], error) {
+	guard := connectidem.MustNew(core.MustNew(core.Config{}), connectidem.Config{
+		SharedByAllCallers: true, StoredMetadata: []string{"x-order"}})
+	handler := func(context.Context, *connect.Request[emptypb.Empty]) (*connect.Response[emptypb.Empty], error) {
 		theirs := connect.NewWireError(connect.CodeNotFound, errors.New("no such book"))
 		theirs.Meta().Set("X-Order", "17")
 		return nil, theirs
-	}, connect.WithInterceptors(guard)))
+	}
+	server := httptest.NewServer(connect.NewUnaryHandler(createOrder, handler, connect.WithInterceptors(guard)))
 	defer server.Close()
 	client := connect.NewClient[emptypb.Empty, emptypb.Empty](server.Client(), server.URL+createOrder)
 	for _, replayed := range []string{"", "true"} {

@@ -155,7 +155,8 @@ func (g *Guard) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.
 // Passing returns the procedures of services that pass unprotected, sorted: streams, procedures without side effects, those that
 // [Config].Methods leaves out, and, if no key is required, those whose request has no [KeyField]. Give it all services, as
 // generated code describes them (orderv1.File_order_v1_order_proto.Services()), and log what it returns. The error joins a
-// *[core.ConfigError] for each procedure that the Config means to protect and that can't be: an unknown one, a stream, one without the field.
+// *[core.ConfigError] for each procedure that the Config means to protect and that can't be: an unknown one, a stream, one
+// without the field.
 func (g *Guard) Passing(services ...protoreflect.ServiceDescriptor) ([]string, error) {
 	var methods []rpckit.Method
 	for _, service := range services {

@@ -24,11 +24,11 @@ func Example() {
 	guard := connectidem.MustNew(engine, connectidem.Config{
 		User: func(ctx context.Context) (string, error) { return userOf(ctx) }, // whom your authentication has found
 	})
-	orders := connect.NewUnaryHandler(createOrder, func(_ context.Context, r *connect.Request[wrapperspb.StringValue]) (*connect.Response[wrapperspb.StringValue], error) {
+	create := func(_ context.Context, r *connect.Request[wrapperspb.StringValue]) (*connect.Response[wrapperspb.StringValue], error) {
 		fmt.Println("ordered", r.Msg.GetValue())
 		return connect.NewResponse(wrapperspb.String("order-17")), nil
-	}, connect.WithInterceptors(guard))
-	server := httptest.NewServer(orders)
+	}
+	server := httptest.NewServer(connect.NewUnaryHandler(createOrder, create, connect.WithInterceptors(guard)))
 	defer server.Close()
 
 	client := connect.NewClient[wrapperspb.StringValue, wrapperspb.StringValue](server.Client(), server.URL+createOrder)
@@ -53,13 +53,14 @@ func Example() {
 // Each call gets a key of its own, and is tried again while the service, or the same call, is not through.
 func ExampleClient() {
 	tries := 0
-	server := httptest.NewServer(connect.NewUnaryHandler(createOrder, func(_ context.Context, r *connect.Request[wrapperspb.StringValue]) (*connect.Response[wrapperspb.StringValue], error) {
+	create := func(_ context.Context, r *connect.Request[wrapperspb.StringValue]) (*connect.Response[wrapperspb.StringValue], error) {
 		if tries++; tries == 1 {
 			return nil, connect.NewError(connect.CodeUnavailable, errors.New("restarting"))
 		}
 		fmt.Println("a key of", len(r.Header().Get("Idempotency-Key")), "characters")
 		return connect.NewResponse(wrapperspb.String("order-17")), nil
-	}))
+	}
+	server := httptest.NewServer(connect.NewUnaryHandler(createOrder, create))
 	defer server.Close()
 
 	client := connect.NewClient[wrapperspb.StringValue, wrapperspb.StringValue](server.Client(), server.URL+createOrder,

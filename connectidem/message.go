@@ -147,9 +147,9 @@ func decode(a *rpckit.Answer) (m proto.Message, failed *connect.Error, ok bool) 
 	return m, nil, proto.Unmarshal(a.Body, m) == nil
 }
 
-// Encode returns what is stored of an answer: response or, if err is not nil, what that is on the wire. It is for [core.Finished], in the
-// function of [core.Uncertain], and for [github.com/idem-go/idem/core/operations.Operations.SettleTask], where somebody has found out that an
-// abandoned run took effect. The error says that response can't be stored.
+// Encode returns what is stored of an answer: response or, if err is not nil, what that is on the wire. It is for
+// [core.Finished], in the function of [core.Uncertain], and for [github.com/idem-go/idem/core/operations.Operations.SettleTask],
+// where somebody has found out that an abandoned run took effect. The error says that response can't be stored.
 func Encode(response proto.Message, err error) ([]byte, error) {
 	var failed *connect.Error
 	if err != nil {

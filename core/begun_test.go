@@ -42,8 +42,8 @@ func TestBegun(t *testing.T) {
 	require.ErrorIs(t, err, codes.NoRun)
 }
 
-// TestBegunIsNotGuessed: a later attempt whose store does not tell has an error. A time that is too late would let a key be sent that the other
-// side has forgotten.
+// TestBegunIsNotGuessed: a later attempt whose store does not tell has an error. A time that is too late would let a key be sent
+// that the other side has forgotten.
 func TestBegunIsNotGuessed(t *testing.T) {
 	for name, tc := range map[string]struct {
 		change func(*store.Capabilities)

@@ -86,7 +86,8 @@ func TestBoundaries(t *testing.T) {
 		"echoidem":               {core, sign, kit, "github.com/labstack/echo", "encoding/xml"},
 		"echo5idem":              {core, sign, kit, "github.com/labstack/echo", "encoding/xml"},
 		// Fiber's UUIDs can be stored with database/sql.
-		"fiberidem":  {core, sign, kit, "github.com/gofiber/fiber", "github.com/gofiber/fiber/v2", "github.com/valyala/fasthttp", "database/sql", "encoding/xml"},
+		"fiberidem": {core, sign, kit, "github.com/gofiber/fiber", "github.com/gofiber/fiber/v2", "github.com/valyala/fasthttp",
+			"database/sql", "encoding/xml"},
 		"fiber3idem": {core, sign, kit, "github.com/gofiber/fiber", "github.com/valyala/fasthttp", "database/sql", "encoding/xml"},
 
 		"profile":  {core},

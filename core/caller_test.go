@@ -51,7 +51,7 @@ func hashed(text string) string {
 }
 
 func TestVerifiedCallersAreUsers(t *testing.T) {
-	first := core.FirstUser
+	first, secret := core.FirstUser, core.UserFromSecretHeader("Authorization")
 	byFunc := func(u core.User, err error) core.UserSource {
 		return core.UserFunc(func(*core.Request) (core.User, error) { return u, err })
 	}
@@ -61,17 +61,19 @@ func TestVerifiedCallersAreUsers(t *testing.T) {
 		caller       string
 		header, want string
 	}{
-		"the caller alone":                    {byUser, false, "demo", "", "caller#demo"},
-		"and a user of his":                   {byUser, false, "demo", "X-User: bob", "caller&#demo%20bob"},
-		"both are escaped":                    {byUser, false, "a b=", "X-User: c d=", "caller&#a+b%253D%20c%20d%3D"},
-		"a user of an issuer":                 {always(core.User{ID: "u", Issuer: "i"}), false, "demo", "", "caller&iss#demo%20i%20u"},
-		"a credential stays a secret":         {core.UserFromSecretHeader("Authorization"), false, "demo", "Authorization: Bearer x", "caller&##" + hashed("demo Bearer x")},
-		"a long one is hashed":                {byUser, false, strings.Repeat("k", 128), "", "caller##" + hashed(strings.Repeat("k", 128))},
-		"an address adds nothing":             {core.UserFromRemoteAddr(), false, "demo", "", "caller#demo"},
-		"a real IP adds nothing":              {core.UserFromRealIP(), false, "demo", "X-Real-Ip: 10.1.2.3", "caller#demo"},
-		"an address as a fallback":            {first(byUser, core.UserFromRemoteAddr()), false, "demo", "", "caller#demo"},
-		"a fallback that counts":              {first(byUser, core.UserFromSecretHeader("Authorization")), false, "demo", "Authorization: Bearer x", "caller&1##" + hashed("demo Bearer x")},
-		"nested, an address":                  {first(byUser, first(core.UserFromRealIP(), byUser)), false, "demo", "X-Real-Ip: 10.1.2.3", "caller#demo"},
+		"the caller alone":            {byUser, false, "demo", "", "caller#demo"},
+		"and a user of his":           {byUser, false, "demo", "X-User: bob", "caller&#demo%20bob"},
+		"both are escaped":            {byUser, false, "a b=", "X-User: c d=", "caller&#a+b%253D%20c%20d%3D"},
+		"a user of an issuer":         {always(core.User{ID: "u", Issuer: "i"}), false, "demo", "", "caller&iss#demo%20i%20u"},
+		"a credential stays a secret": {secret, false, "demo", "Authorization: Bearer x", "caller&##" + hashed("demo Bearer x")},
+		"a long one is hashed":        {byUser, false, strings.Repeat("k", 128), "", "caller##" + hashed(strings.Repeat("k", 128))},
+		"an address adds nothing":     {core.UserFromRemoteAddr(), false, "demo", "", "caller#demo"},
+		"a real IP adds nothing":      {core.UserFromRealIP(), false, "demo", "X-Real-Ip: 10.1.2.3", "caller#demo"},
+		"an address as a fallback":    {first(byUser, core.UserFromRemoteAddr()), false, "demo", "", "caller#demo"},
+		"a fallback that counts": {first(byUser, secret), false, "demo", "Authorization: Bearer x",
+			"caller&1##" + hashed("demo Bearer x")},
+		"nested, an address": {first(byUser, first(core.UserFromRealIP(), byUser)), false, "demo",
+			"X-Real-Ip: 10.1.2.3", "caller#demo"},
 		"the caller himself adds nothing":     {core.UserFromCaller(), false, "demo", "", "caller#demo"},
 		"nor as a fallback":                   {first(byUser, core.UserFromCaller()), false, "demo", "", "caller#demo"},
 		"shared adds nothing":                 {core.SharedByAllCallers(), false, "demo", "", "caller#demo"},
@@ -109,7 +111,9 @@ func TestVerifiedCallersAreUsers(t *testing.T) {
 // A caller chooses neither his key id's neighbours nor what other sources find: no two of these
 // may share a key.
 func TestCallersAreNeverOtherUsers(t *testing.T) {
-	ids := []string{"a", "a b", "a+b", "a%20b", "caller#a", "caller&#a b", "caller", "iss#a", "0#a", "1#a", "&", "#", " ", strings.Repeat("k", 65)}
+	ids := []string{"a", "a b", "a+b", "a%20b", "caller#a", "caller&#a b", "caller", "iss#a", "0#a", "1#a", "&", "#", " ",
+		strings.Repeat("k", 65)}
+	second := core.FirstUser(core.UserFromHeader("X-None"), byUser)
 	seen := map[string]string{}
 	add := func(part, who string) {
 		t.Helper()
@@ -130,7 +134,7 @@ func TestCallersAreNeverOtherUsers(t *testing.T) {
 		add(callerPart(t, byUser, false, id, nobody), "caller "+id)
 		for _, user := range ids {
 			add(callerPart(t, byUser, false, id, request(user)), "caller "+id+", user "+user)
-			add(callerPart(t, core.FirstUser(core.UserFromHeader("X-None"), byUser), false, id, request(user)), "caller "+id+", second user "+user)
+			add(callerPart(t, second, false, id, request(user)), "caller "+id+", second user "+user)
 		}
 	}
 }
@@ -173,7 +177,7 @@ func TestCallerEvent(t *testing.T) {
 		assert.Equal(t, c.other, again.code())
 		assert.Equal(t, c.other == "", again.replayed())
 		assert.Equal(t, "key_missing", ask(event(""), "{}", "a").code())
-		assert.Equal(t, "key_missing", ask(core.WithCaller(event("evt_1"), "stripe"), "{}", "a").code(), "who is nearer to the handler knows of no event")
+		assert.Equal(t, "key_missing", ask(core.WithCaller(event("evt_1"), "stripe"), "{}", "a").code(), "the inner caller has no event")
 		assert.EqualValues(t, 3, ledger.Load())
 	}
 }
@@ -204,34 +208,33 @@ func TestSignedEvent(t *testing.T) {
 	rendering := func(ctx context.Context) adapter.Capture {
 		return adapter.Capture{Response: core.RefusalResponse(ctx, core.NewRefusal(codes.Duplicate, nil), nil)}
 	}
-	refuses := func(status int, code codes.Code, after string) string {
-		return fmt.Sprintf("%d %s %s", status, code, after)
-	}
-	const runs, empty, stored = "runs", "200 replayed", "201 replayed body"
+	abandon := run((*core.Run).Abandon, 500)
+	const runs, empty, stored, uncertain = "runs", "200 replayed", "201 replayed body", "503 uncertain 60"
 	reject := core.Policy{Duplicate: core.Reject("")}
 	for name, tc := range map[string]struct {
 		change       core.Policy // what of it is set
 		first        func(context.Context) adapter.Capture
 		again, third string // what the next deliveries get; runs: the handler's 201
 	}{
-		"done":                            {core.Policy{}, answering(201, "body"), stored, stored},
-		"done, and nothing is stored":     {reject, answering(201, "body"), empty, empty},
-		"done, and too large":             {core.Policy{ResponseLimit: 3}, answering(201, "body"), empty, empty},
-		"a 4xx":                           {core.Policy{}, answering(422, ""), runs, stored},
-		"a 3xx":                           {core.Policy{}, answering(302, ""), runs, stored},
-		"a 4xx that is kept":              {core.Policy{}, run((*core.Run).Keep, 422), empty, empty},
-		"the same, and none is stored":    {reject, run((*core.Run).Keep, 422), empty, empty},
-		"a 4xx that is no failure":        {core.Policy{Failed: core.FailedByStatus}, answering(404, ""), empty, empty},
-		"abandoned":                       {core.Policy{}, run((*core.Run).Abandon, 500), runs, stored},
-		"uncertain":                       {core.Policy{Record: core.Record{Abandoned: core.Uncertain(nil)}}, run((*core.Run).Abandon, 500), refuses(503, codes.Uncertain, "60"), refuses(503, codes.Uncertain, "60")},
-		"a token too old, further in":     {core.Policy{}, refusing(codes.TokenExpired), runs, stored},
-		"a conflict, rendered":            {core.Policy{}, rendering, runs, stored},
-		"a conflict further in":           {core.Policy{}, refusing(codes.InProgress), runs, stored},
-		"an uncertain outcome further in": {core.Policy{}, refusing(codes.Uncertain), runs, stored},
+		"done":                         {core.Policy{}, answering(201, "body"), stored, stored},
+		"done, and nothing is stored":  {reject, answering(201, "body"), empty, empty},
+		"done, and too large":          {core.Policy{ResponseLimit: 3}, answering(201, "body"), empty, empty},
+		"a 4xx":                        {core.Policy{}, answering(422, ""), runs, stored},
+		"a 3xx":                        {core.Policy{}, answering(302, ""), runs, stored},
+		"a 4xx that is kept":           {core.Policy{}, run((*core.Run).Keep, 422), empty, empty},
+		"the same, and none is stored": {reject, run((*core.Run).Keep, 422), empty, empty},
+		"a 4xx that is no failure":     {core.Policy{Failed: core.FailedByStatus}, answering(404, ""), empty, empty},
+		"abandoned":                    {core.Policy{}, abandon, runs, stored},
+		"uncertain":                    {core.Policy{Record: core.Record{Abandoned: core.Uncertain(nil)}}, abandon, uncertain, uncertain},
+		"a token too old, further in":  {core.Policy{}, refusing(codes.TokenExpired), runs, stored},
+		"a conflict, rendered":         {core.Policy{}, rendering, runs, stored},
+		"a conflict further in":        {core.Policy{}, refusing(codes.InProgress), runs, stored},
+		"uncertain further in":         {core.Policy{}, refusing(codes.Uncertain), runs, stored},
 	} {
 		var events []core.Event
 		p := core.SignedEvent()
-		p.Name, p.Duplicate, p.Record, p.Failed, p.ResponseLimit = "stripe", tc.change.Duplicate, tc.change.Record, tc.change.Failed, tc.change.ResponseLimit
+		p.Name, p.Duplicate, p.Record = "stripe", tc.change.Duplicate, tc.change.Record
+		p.Failed, p.ResponseLimit = tc.change.Failed, tc.change.ResponseLimit
 		g := core.MustNew(core.Config{Observe: func(_ context.Context, ev core.Event) { events = append(events, ev) }}).MustGuard(p)
 		deliver := func(handler func(context.Context) adapter.Capture) string {
 			c := post("{}", nil).doing(handler)
@@ -240,13 +243,13 @@ func TestSignedEvent(t *testing.T) {
 			switch last := events[len(events)-1]; {
 			case c.code() != "":
 				assert.Equal(t, r.Status, last.Status, "%s: the observer is told what the sender is", name)
-				return refuses(r.Status, codes.Code(c.code()), r.Get("Retry-After"))
+				return fmt.Sprintf("%d %s %s", r.Status, c.code(), r.Get("Retry-After"))
 			case c.replayed():
 				return strings.TrimSpace(fmt.Sprintf("%d replayed %s", r.Status, r.Body))
 			}
 			return runs
 		}
-		assert.NotRegexp(t, "^4|^503 [a-z_]+ $", deliver(tc.first), "%s: a refusal of the guard, or one that does not say when to come again", name)
+		assert.NotRegexp(t, "^4|^503 [a-z_]+ $", deliver(tc.first), "%s: a 4xx, or nothing says when to come again", name)
 		assert.Equal(t, tc.again, deliver(answering(201, "body")), name)
 		assert.Equal(t, tc.third, deliver(answering(201, "body")), name)
 	}
@@ -262,7 +265,8 @@ func TestSignedEventKeys(t *testing.T) {
 		require.NoError(t, err)
 		return k.Raw(), fingerprint
 	}
-	one := core.Request{Method: "POST", Route: "/hooks", Caller: "stripe", CallerEvent: "evt_1", ContentType: "application/json", Body: []byte(`{"n":1}`)}
+	one := core.Request{Method: "POST", Route: "/hooks", Caller: "stripe", CallerEvent: "evt_1",
+		ContentType: "application/json", Body: []byte(`{"n":1}`)}
 	again := one
 	again.Method, again.Route, again.Unmatched, again.Body = "PUT", "/elsewhere", true, []byte(`{"n":2}`)
 	for _, r := range []core.Request{one, again} {

@@ -143,7 +143,7 @@ func (c *claimant) giveBack(ctx context.Context, grant store.Grant) error {
 // that caused it, or prepares the claim to be acquired once more.
 func (c *claimant) recover(ctx context.Context, abandoned store.Grant) (done *store.Grant, refusal *Refusal, err error) {
 	attempt, policy := abandoned.Attempt, &c.guard.policy
-	if (c.guard.ignores || c.id.has(abandoned.Fingerprint)) && c.id.fingerprint != abandoned.Fingerprint { // it is from before the policy, or Config.Seal, said so
+	if (c.guard.ignores || c.id.has(abandoned.Fingerprint)) && c.id.fingerprint != abandoned.Fingerprint { // from before the policy or Seal
 		c.id.fingerprint = abandoned.Fingerprint
 		c.resetClaim()
 		if c.claim.Takeover {

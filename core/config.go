@@ -76,9 +76,9 @@ type Config struct {
 
 	// ObserveStore is told of each call of the store, when it has ended: "acquire", "renew", "complete", "release", "abandon",
 	// "checkpoint" (a [Step]) or "fail" (a run that is kept for the next attempt), how long it took, and its error: nil,
-	// [store.ErrLost], [store.ErrFull], or a failure. A call that is tried again is told of each time, one for [Engine.Nonces] too; an operator's is not, nor what is recalled
-	// ([store.Capabilities].Recall). It is called like Observe, and must not panic: what was claimed would be left to its
-	// lease. Nil: nothing is measured.
+	// [store.ErrLost], [store.ErrFull], or a failure. A call that is tried again is told of each time, one for [Engine.Nonces]
+	// too; an operator's is not, nor what is recalled ([store.Capabilities].Recall). It is called like Observe, and must not
+	// panic: what was claimed would be left to its lease. Nil: nothing is measured.
 	ObserveStore func(ctx context.Context, call string, took time.Duration, err error)
 
 	// Refuse makes the answer of a refusal, for services with their own error format: they may

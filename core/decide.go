@@ -134,8 +134,8 @@ func (g *Guard) storeUnavailable(ctx context.Context, c *claimant, err error) de
 // refuse tells the observer of a refusal, and returns a copy that says what is behind it.
 func (g *Guard) refuse(ctx context.Context, id *identity, d *decision) *Refusal {
 	r := g.told(d.refusal)
-	g.observe(ctx, Event{Kind: Refused, Route: id.route, Key: id.key, ID: d.grant.ID, Remark: d.grant.Remark, Status: r.Status, Code: r.Code,
-		Waited: d.waited, Err: d.cause})
+	g.observe(ctx, Event{Kind: Refused, Route: id.route, Key: id.key, ID: d.grant.ID, Remark: d.grant.Remark, Status: r.Status,
+		Code: r.Code, Waited: d.waited, Err: d.cause})
 	return r.because(d.cause)
 }
 

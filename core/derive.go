@@ -68,14 +68,14 @@ var (
 // has a name of its own, and so a key of its own.
 //
 // The key is the same whenever the operation runs again: after a crash, and after a failure that may be tried again, for which
-// Derive keeps the record (see Failures below). So a retry of what was charged, but not answered, is no second charge. It is the beginning of an
-// HMAC-SHA256 under one of [Config.Secrets]. Of what, depends on the policy's key:
+// Derive keeps the record (see Failures below). So a retry of what was charged, but not answered, is no second charge. It is the
+// beginning of an HMAC-SHA256 under one of [Config.Secrets]. Of what, depends on the policy's key:
 //
 //   - Keys made of parameters, and tokens: of call and [Run.ID]. Two equal orders, one after the other, are two operations, and have two
 //     keys. The key is lost with the record ([Record].RememberAbandoned, a restart of an in-process store).
-//   - Keys that somebody has chosen ([Header], [Func], [CallerEvent], [SignedEvent], a [Task]): of call and the stored key. So it survives even the
-//     loss of the record, and two users who have chosen the same key have different ones. But a client that uses its
-//     key again, when the result has been forgotten or with other parameters after a failure, gets the same derived key for ever.
+//   - Keys that somebody has chosen ([Header], [Func], [CallerEvent], [SignedEvent], a [Task]): of call and the stored key. So it
+//     survives even the loss of the record, and two users who have chosen the same key have different ones. But a client that uses
+//     its key again, when the result has been forgotten or with other parameters after a failure, gets the same derived key for ever.
 //
 // # How long a key is good
 //
@@ -86,15 +86,16 @@ var (
 //
 // # Failures
 //
-// A run that has called Derive, or finished a [Step], may fail by a panic, without an answer, by the error of a task, or with a response that
-// [FailedByStatus] takes for "try again" (under [SignedEvent] with each). Where its record would be released then, it is kept for [Record].RememberAbandoned instead: the next
-// attempt has the next number, and the same ID, keys and steps. Any claim gets it, also under [Uncertain]. It is no
-// takeover, unless an earlier run was never heard of again. Any other failure (a 402: the form must run after a top-up), and
-// [Run.Release], end the operation: the next one has a new ID. So does a request with other parameters, which is no reuse of a key then.
+// A run that has called Derive, or finished a [Step], may fail by a panic, without an answer, by the error of a task, or with a
+// response that [FailedByStatus] takes for "try again" (under [SignedEvent] with each). Where its record would be released then,
+// it is kept for [Record].RememberAbandoned instead: the next attempt has the next number, and the same ID, keys and steps. Any
+// claim gets it, also under [Uncertain]. It is no takeover, unless an earlier run was never heard of again. Any other failure (a
+// 402: the form must run after a top-up), and [Run.Release], end the operation: the next one has a new ID. So does a request with
+// other parameters, which is no reuse of a key then.
 //
-// An error says that there is no Config.Secrets, or no longer the one that the record names; that call is empty; by errors.Is [store.ErrLost],
-// that the run has ended; or, by errors.Is [codes.NoRun], that r is nil. If a guard has let the request pass ([Run.Unprotected]), the keys are the request's own, and random; but
-// under FailOpen, with a key that somebody has chosen, the usual ones.
+// An error says that there is no Config.Secrets, or no longer the one that the record names; that call is empty; by errors.Is
+// [store.ErrLost], that the run has ended; or, by errors.Is [codes.NoRun], that r is nil. If a guard has let the request pass
+// ([Run.Unprotected]), the keys are the request's own, and random; but under FailOpen, with a chosen key, the usual ones.
 func (r *Run) Derive(call string) (string, error) {
 	switch {
 	case r == nil:

@@ -60,7 +60,8 @@ func open(t *testing.T, records store.Store, p core.Policy, secrets ...string) *
 	return s
 }
 
-// pay sends a form. The handler, if it runs, derives a key for its charge, and what then ends it. pay returns the key, or the code of a refusal.
+// pay sends a form. The handler, if it runs, derives a key for its charge, and what then ends it. pay returns the key, or the
+// code of a refusal.
 func (s *shop) pay(amount string, end func(*core.Run) adapter.Capture) string {
 	s.t.Helper()
 	c := submit(s.token, "&amount="+amount, nil).withKey("k-1").doing(func(ctx context.Context) (a adapter.Capture) {
@@ -82,6 +83,13 @@ func status(code int, fields ...core.Field) func(*core.Run) adapter.Capture {
 	return func(*core.Run) adapter.Capture { return answer(code, "", fields...) }
 }
 
+// returning answers with an error that nobody has rendered.
+func returning(err error) func(*core.Run) adapter.Capture {
+	return func(*core.Run) adapter.Capture {
+		return adapter.Capture{Ending: adapter.Empty, Response: &core.Response{Status: 200}, Err: err}
+	}
+}
+
 // TestADerivedKeyOfAFailedAttempt: what has failed so that another try makes sense is tried with the same key, and
 // what has failed for good is another operation.
 func TestADerivedKeyOfAFailedAttempt(t *testing.T) {
@@ -94,30 +102,20 @@ func TestADerivedKeyOfAFailedAttempt(t *testing.T) {
 			free   bool // what is left is no takeover
 			code   string
 		}{
-			"502":              {end: status(502), goesOn: true, free: true},
-			"429":              {end: status(429), goesOn: true, free: true},
-			"403, Retry-After": {end: status(403, core.Field{Name: "Retry-After", Value: "1"}), goesOn: true, free: true},
-			"a panic":          {end: func(*core.Run) adapter.Capture { panic("boom") }, goesOn: true, free: true},
-			"no answer":        {end: func(*core.Run) adapter.Capture { return unrendered(context.Background()) }, goesOn: true, free: true},
-			"a refusal with 503": {end: func(*core.Run) adapter.Capture {
-				return adapter.Capture{Ending: adapter.Empty, Response: &core.Response{Status: 200}, Err: core.NewRefusal(codes.StoreUnavailable, nil)}
-			}, goesOn: true, free: true},
-			"a refusal with Retry-After": {end: func(*core.Run) adapter.Capture {
-				return adapter.Capture{Ending: adapter.Empty, Response: &core.Response{Status: 200}, Err: core.NewRefusal(codes.InProgress, nil)}
-			}, goesOn: true, free: true},
-			"a refusal with 422": {end: func(*core.Run) adapter.Capture {
-				return adapter.Capture{Ending: adapter.Empty, Response: &core.Response{Status: 200}, Err: core.NewRefusal(codes.KeyReused, nil)}
-			}},
-			"a refusal with 409 and Retry-After": {end: func(*core.Run) adapter.Capture {
-				return adapter.Capture{Ending: adapter.Empty, Response: &core.Response{Status: 200}, Err: core.NewRefusal(codes.InProgress, nil)}
-			}, goesOn: true, free: true},
-			"an error that nobody has rendered": {end: func(*core.Run) adapter.Capture {
-				return adapter.Capture{Ending: adapter.Empty, Response: &core.Response{Status: 200}, Err: errLater}
-			}, goesOn: true, free: true},
-			"under Uncertain": {end: status(502), policy: func(p *core.Policy) { p.Abandoned = core.Uncertain(nil) }, goesOn: true, free: true},
-			"402, released":   {end: func(r *core.Run) adapter.Capture { r.Release(); return answer(402, "") }},
-			"502, released":   {end: func(r *core.Run) adapter.Capture { r.Release(); return answer(502, "") }},
-			"502, abandoned":  {end: func(r *core.Run) adapter.Capture { r.Abandon(); return answer(502, "") }, goesOn: true},
+			"502":                  {end: status(502), goesOn: true, free: true},
+			"429":                  {end: status(429), goesOn: true, free: true},
+			"403, Retry-After":     {end: status(403, core.Field{Name: "Retry-After", Value: "1"}), goesOn: true, free: true},
+			"a panic":              {end: func(*core.Run) adapter.Capture { panic("boom") }, goesOn: true, free: true},
+			"no answer":            {end: func(*core.Run) adapter.Capture { return unrendered(t.Context()) }, goesOn: true, free: true},
+			"refusal, 503":         {end: returning(core.NewRefusal(codes.StoreUnavailable, nil)), goesOn: true, free: true},
+			"refusal, 422":         {end: returning(core.NewRefusal(codes.KeyReused, nil))},
+			"refusal, Retry-After": {end: returning(core.NewRefusal(codes.InProgress, nil)), goesOn: true, free: true},
+			"any other error":      {end: returning(errLater), goesOn: true, free: true},
+			"under Uncertain": {end: status(502), policy: func(p *core.Policy) { p.Abandoned = core.Uncertain(nil) },
+				goesOn: true, free: true},
+			"402, released":  {end: func(r *core.Run) adapter.Capture { r.Release(); return answer(402, "") }},
+			"502, released":  {end: func(r *core.Run) adapter.Capture { r.Release(); return answer(502, "") }},
+			"502, abandoned": {end: func(r *core.Run) adapter.Capture { r.Abandon(); return answer(502, "") }, goesOn: true},
 			"OnFailure: Abandon, Uncertain": {end: status(502), policy: func(p *core.Policy) {
 				p.OnFailure, p.Abandoned = core.Abandon, core.Uncertain(nil)
 			}, code: "uncertain"},
@@ -267,7 +265,8 @@ func TestDerivedKeysAreApart(t *testing.T) {
 		{"shop", "alice", "stripe/charge", "s1"}, {"shop", "alice", "stripe/refund/1", "s1"}, {"shop", "alice", "stripe/refund/2", "s1"},
 		{"shop", "bob", "stripe/charge", "s1"}, {"mail", "alice", "stripe/charge", "s1"}, {"shop", "alice", "stripe/charge", "s2"},
 	} {
-		g := core.MustNew(core.Config{User: byUser, Service: tc.service, Secrets: []core.Secret{secret(tc.secret)}}).MustGuard(core.ClientKey())
+		e := core.MustNew(core.Config{User: byUser, Service: tc.service, Secrets: []core.Secret{secret(tc.secret)}})
+		g := e.MustGuard(core.ClientKey())
 		c := post("{}", nil).withKey("order-1").doing(func(ctx context.Context) adapter.Capture {
 			key, err := core.RunFrom(ctx).Derive(tc.call)
 			require.NoError(t, err)
@@ -339,7 +338,8 @@ func TestDerivingAcrossATask(t *testing.T) {
 	r, err := do(t.Context(), e, "k", core.TaskPolicy{Name: "mail"}, work(nil))
 	require.NoError(t, err)
 	assert.EqualValues(t, 2, r.Attempt)
-	_, err = do(t.Context(), core.MustNew(core.Config{Secrets: []core.Secret{secret("s1")}}), "k", core.TaskPolicy{Name: "mail"}, work(nil)) // the record is lost
+	restarted := core.MustNew(core.Config{Secrets: []core.Secret{secret("s1")}}) // the record is lost
+	_, err = do(t.Context(), restarted, "k", core.TaskPolicy{Name: "mail"}, work(nil))
 	require.NoError(t, err)
 	assert.Equal(t, keys[:2], keys[2:4])
 	assert.Equal(t, keys[0], keys[4])
@@ -445,9 +445,9 @@ func TestFaultsOfSecrets(t *testing.T) {
 	_, err := core.New(core.Config{Secrets: []core.Secret{secret("s1"), secret(long)}})
 	require.NoError(t, err)
 	for name, ring := range map[string][]core.Secret{
-		"no name": {secret("")}, "a long name": {secret(long + "n")}, "a name of no letters": {secret("a b")}, "short": {{Name: "s", Key: make([]byte, 31)}},
+		"no name": {secret("")}, "a long name": {secret(long + "n")}, "a name of no letters": {secret("a b")},
 		"repeated": {{Name: "s", Key: make([]byte, 32)}}, "one name twice": {secret("s1"), {Name: "s1", Key: secret("s2").Key}},
-		"one key twice": {secret("s1"), {Name: "s2", Key: secret("s1").Key}},
+		"short": {{Name: "s", Key: make([]byte, 31)}}, "one key twice": {secret("s1"), {Name: "s2", Key: secret("s1").Key}},
 	} {
 		_, err := core.New(core.Config{Secrets: ring})
 		assert.Equal(t, []string{"Config.Secrets"}, faultyFields(t, err), name)
@@ -477,10 +477,10 @@ func TestRunsThatHoldNoClaim(t *testing.T) {
 		code   codes.Code
 		same   bool // in the next request
 	}{
-		"no key":                    {core.Policy{Key: core.Header(core.Optional)}, nil, codes.KeyMissing, false},
-		"FailOpen":                  {core.Policy{FailOpen: true}, nil, codes.StoreUnavailable, false},
-		"FailOpen, with a key":      {core.Policy{Key: core.Header(core.Required), FailOpen: true}, []string{"k"}, codes.StoreUnavailable, true},
-		"FailOpen, with a function": {core.Policy{Key: kinds["function"].Key, FailOpen: true}, nil, codes.StoreUnavailable, true},
+		"no key":               {core.Policy{Key: core.Header(core.Optional)}, nil, codes.KeyMissing, false},
+		"FailOpen":             {core.Policy{FailOpen: true}, nil, codes.StoreUnavailable, false},
+		"FailOpen, a key":      {core.Policy{Key: core.Header(core.Required), FailOpen: true}, []string{"k"}, codes.StoreUnavailable, true},
+		"FailOpen, a function": {core.Policy{Key: kinds["function"].Key, FailOpen: true}, nil, codes.StoreUnavailable, true},
 	} {
 		g := core.MustNew(core.Config{User: byUser, Store: down, Secrets: []core.Secret{secret("s1")}}).MustGuard(tc.policy)
 		var keys []string

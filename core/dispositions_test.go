@@ -83,7 +83,8 @@ func TestWhatARejectedDuplicateIsTold(t *testing.T) {
 var recoveries = map[bool]core.Recovery{false: core.TakeOver(), true: core.Uncertain(nil)}
 
 func TestWhatARejectedTaskIsTold(t *testing.T) {
-	task := core.MustNew(core.Config{}).MustTask(core.TaskPolicy{Name: "n", Duplicate: core.Reject(""), Record: core.Record{OnFailure: core.Keep}})
+	task := core.MustNew(core.Config{}).MustTask(core.TaskPolicy{
+		Name: "n", Duplicate: core.Reject(""), Record: core.Record{OnFailure: core.Keep}})
 	for want, fn := range map[string]func(context.Context) (int, error){
 		"already been carried out": func(context.Context) (int, error) { return 1, nil },
 		"did not succeed":          func(context.Context) (int, error) { return 0, errDown },
@@ -101,6 +102,8 @@ func TestWhatIsStoredInPlaceOfAResponse(t *testing.T) {
 	const unavailable = "\x01"
 	keep := core.Policy{Record: core.Record{OnFailure: core.Keep}}
 	reject := core.Policy{Duplicate: core.Reject("")}
+	hook := core.Policy{Failed: func(*core.Response) bool { panic("hook") }}
+	ignored := func(context.Context) adapter.Capture { c := emptyAnswer(); c.Err = errDown; return c }
 	finished := reject
 	finished.Abandoned = core.Uncertain(func(_ context.Context, u core.Uncertainty) (core.Verdict, error) {
 		if u.Request == nil {
@@ -125,8 +128,8 @@ func TestWhatIsStoredInPlaceOfAResponse(t *testing.T) {
 		want string
 	}{
 		"an error that nobody renders": {request(keep, unrendered), unavailable},
-		"one that somebody ignores":    {request(keep, func(context.Context) adapter.Capture { c := emptyAnswer(); c.Err = errDown; return c }), unavailable},
-		"a panic of a hook":            {request(core.Policy{Failed: func(*core.Response) bool { panic("hook") }}, handlerOf(201)), unavailable},
+		"one that somebody ignores":    {request(keep, ignored), unavailable},
+		"a panic of a hook":            {request(hook, handlerOf(201)), unavailable},
 		"a response that is rejected":  {request(reject, handlerOf(201)), ""},
 		"a value that is rejected":     {task(reject, (*core.Run).Keep), ""},
 		"a response that was found":    {request(finished, abandoning), ""},
@@ -148,7 +151,8 @@ func TestWhatIsStoredInPlaceOfAResponse(t *testing.T) {
 func TestARunAsLongAsItsRetention(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var observed events
-		g := core.MustNew(core.Config{User: byUser, Observe: observed.add}).MustGuard(core.Policy{Record: core.Record{Retention: time.Second, RetainFromStart: true}})
+		g := core.MustNew(core.Config{User: byUser, Observe: observed.add}).MustGuard(core.Policy{
+			Record: core.Record{Retention: time.Second, RetainFromStart: true}})
 		serve(t, g, post("{}", nil).doing(slowly(time.Second, 201, "")))
 		assert.Equal(t, core.Released, observed.last().Kind)
 		assert.False(t, serve(t, g, post("{}", nil)).replayed())
@@ -251,8 +255,9 @@ func TestOneWaiterTakesOverAnAbandonedRunAtOnce(t *testing.T) {
 			bubble(t, fmt.Sprintf("within %v, uncertain %t", soon, uncertain), func(t *testing.T) {
 				var second atomic.Int64
 				began := time.Now()
-				g := core.MustNew(core.Config{User: byUser, Store: records}).MustGuard(core.Policy{Key: core.Header(core.Required),
-					Duplicate: core.Wait(time.Minute), Record: core.Record{Lease: 30 * time.Second, OnFailure: core.Abandon, Abandoned: recovery}})
+				e := core.MustNew(core.Config{User: byUser, Store: records})
+				g := e.MustGuard(core.Policy{Key: core.Header(core.Required), Duplicate: core.Wait(time.Minute),
+					Record: core.Record{Lease: 30 * time.Second, OnFailure: core.Abandon, Abandoned: recovery}})
 				key := fmt.Sprint(uncertain)
 				go serve(t, g, post("{}", nil).withKey(key).doing(slowly(time.Second, 502, "")))
 				synctest.Wait()
@@ -364,7 +369,8 @@ func TestARecordFromBeforeIgnoreFingerprint(t *testing.T) {
 		recovery core.Recovery
 		want     string
 	}{
-		{core.TakeOver(), "attempt 2"}, {finding(core.RunAgain()), "attempt 2"}, {finding(core.Finished(&core.Response{Status: 200})), "replay"},
+		{core.TakeOver(), "attempt 2"}, {finding(core.RunAgain()), "attempt 2"},
+		{finding(core.Finished(&core.Response{Status: 200})), "replay"},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			store := newStore(t)

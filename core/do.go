@@ -150,7 +150,8 @@ func encodeValue[T any](value *T) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errLossy, err)
 	}
-	if again, err := marshal(&replayed); err != nil || !bytes.Equal(again, encoded) || !sameTypes(reflect.ValueOf(value), reflect.ValueOf(&replayed)) {
+	again, err := marshal(&replayed)
+	if err != nil || !bytes.Equal(again, encoded) || !sameTypes(reflect.ValueOf(value), reflect.ValueOf(&replayed)) {
 		return nil, errLossy
 	}
 	return encoded, nil
@@ -243,7 +244,7 @@ func marshals(t reflect.Type) bool {
 	return t.Implements(reflect.TypeFor[json.Marshaler]()) || t.Implements(reflect.TypeFor[encoding.TextMarshaler]())
 }
 
-var errLossy = errors.New("idem: the value would be replayed as another one: its JSON, decoded and encoded again, is not the same, or an interface in it would hold another type")
+var errLossy = errors.New("idem: the value would be replayed as another one: a round trip through JSON changes it, or a type in it")
 
 // taskCall is one call of Do, whatever its type of values.
 type taskCall struct {
@@ -270,7 +271,8 @@ func (t *taskCall) do(ctx context.Context) error {
 		return t.fn(t.guard.passing(ctx, &id, &d))
 	case toReplay:
 		if t.replayed, d.cause = t.replay(d.grant); t.replayed {
-			t.guard.observe(ctx, Event{Kind: Replayed, Route: id.route, Key: id.key, ID: d.grant.ID, Remark: d.grant.Remark, Waited: d.waited})
+			t.guard.observe(ctx, Event{Kind: Replayed, Route: id.route, Key: id.key, ID: d.grant.ID, Remark: d.grant.Remark,
+				Waited: d.waited})
 			return nil
 		}
 		d.refusal = refusalUnavailable

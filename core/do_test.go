@@ -23,7 +23,8 @@ import (
 )
 
 // do compiles p for this call alone.
-func do(ctx context.Context, e *core.Engine, key string, p core.TaskPolicy, fn func(context.Context) ([]byte, error)) (core.Result[[]byte], error) {
+func do(ctx context.Context, e *core.Engine, key string, p core.TaskPolicy,
+	fn func(context.Context) ([]byte, error)) (core.Result[[]byte], error) {
 	task, err := e.Task(p)
 	if err != nil {
 		return core.Result[[]byte]{}, err
@@ -259,7 +260,8 @@ func TestValuesThatPanic(t *testing.T) {
 func TestReplaysThatCannotBeDecoded(t *testing.T) {
 	task := core.MustNew(core.Config{}).MustTask(core.TaskPolicy{Name: "n"})
 	type older struct{ ID, Cents, Notes string }
-	_, err := core.Do(t.Context(), task, core.Call{Key: "k"}, func(context.Context) (older, error) { return older{"r-1", "seven", ""}, nil })
+	_, err := core.Do(t.Context(), task, core.Call{Key: "k"},
+		func(context.Context) (older, error) { return older{"r-1", "seven", ""}, nil })
 	require.NoError(t, err)
 	r, err := core.Do(t.Context(), task, core.Call{Key: "k"}, func(context.Context) (receipt, error) {
 		t.Error("ran again")
@@ -287,7 +289,7 @@ func TestUsersAndFingerprintsOfTasks(t *testing.T) {
 	}
 	assert.Equal(t, "idem:U=M=DO%20mailK=k", key(core.Call{Key: "k"}))
 	assert.Equal(t, "idem:U=bobM=DO%20mailK=k", key(core.Call{Key: "k", User: "bob"}))
-	assert.Equal(t, "idem:U=bobM%3DDO%20mailK%3DkM=DO%20mailK=k", key(core.Call{Key: "k", User: "bobM=DO mailK=k"}), "no part reads as another")
+	assert.Equal(t, "idem:U=bobM%3DDO%20mailK%3DkM=DO%20mailK=k", key(core.Call{Key: "k", User: "bobM=DO mailK=k"}), "the parts stay apart")
 	assert.Equal(t, "idem:U=M=DO%20mailK=%00%FF", key(core.Call{Key: "\x00\xff"}), "any bytes")
 	long := strings.Repeat("u", 65)
 	assert.NotContains(t, key(core.Call{Key: "k", User: long}), "uu")
@@ -304,7 +306,8 @@ func TestUsersAndFingerprintsOfTasks(t *testing.T) {
 		r, err := do(c)
 		assert.NoError(t, err)
 		assert.True(t, r.Replayed)
-		stands, err := records.Acquire(t.Context(), fmt.Sprintf("idem:U=eveM=DO%%20mailK=message%%20%d", i), store.Claim{Owner: store.NewOwner(), Lease: time.Second})
+		key := fmt.Sprintf("idem:U=eveM=DO%%20mailK=message%%20%d", i)
+		stands, err := records.Acquire(t.Context(), key, store.Claim{Owner: store.NewOwner(), Lease: time.Second})
 		require.NoError(t, err)
 		assert.Equal(t, store.Done, stands.State)
 		assert.Equal(t, len(print) <= 64, stands.Fingerprint == print, "more than 64 bytes are stored as a hash")
@@ -315,7 +318,8 @@ func TestUsersAndFingerprintsOfTasks(t *testing.T) {
 		}
 	}
 	lenient := core.MustNew(core.Config{Store: records}).MustTask(core.TaskPolicy{Name: "mail", IgnoreFingerprint: true})
-	r, err := core.Do(t.Context(), lenient, core.Call{Key: "message 0", User: "eve", Fingerprint: "v2"}, func(context.Context) (string, error) { return "", nil })
+	r, err := core.Do(t.Context(), lenient, core.Call{Key: "message 0", User: "eve", Fingerprint: "v2"},
+		func(context.Context) (string, error) { return "", nil })
 	assert.NoError(t, err)
 	assert.True(t, r.Replayed)
 }
@@ -337,7 +341,8 @@ func TestATaskGoesOnWhateverItsFingerprint(t *testing.T) {
 
 func TestDoWithinDo(t *testing.T) {
 	e := core.MustNew(core.Config{})
-	mail, twin, sms := e.MustTask(core.TaskPolicy{Name: "mail"}), e.MustTask(core.TaskPolicy{Name: "mail"}), e.MustTask(core.TaskPolicy{Name: "sms"})
+	mail, twin := e.MustTask(core.TaskPolicy{Name: "mail"}), e.MustTask(core.TaskPolicy{Name: "mail"})
+	sms := e.MustTask(core.TaskPolicy{Name: "sms"})
 	call := core.Call{Key: "k"}
 	inner := func(ctx context.Context, task *core.Task, c core.Call) (core.Result[int], error) {
 		return core.Do(ctx, task, c, func(context.Context) (int, error) { return 7, nil })

@@ -69,11 +69,10 @@
 // ([RunUnfinished]) when the context of [Engine.Drain] ends, and [Record].RememberAbandoned after the run's end. A run that
 // does not fit into [Config.UnsettledLimit] is given up at once.
 //
-// A success is kept and a failure is released. (A run that has used [Run.Derive] or [Step], and fails so that another try makes sense, leaves a free record
-// with which the next one goes on.) A handler can decide otherwise about its own run: see
-// [Disposition], [Run.Keep] and [Policy.Failed]. A panic is a failure, and goes on to the middleware that
-// recovers it. What the handler had written is dropped. If a part of it has been sent already, the
-// run is abandoned.
+// A success is kept and a failure is released. (A run that has used [Run.Derive] or [Step], and fails so that another try makes
+// sense, leaves a free record with which the next one goes on.) A handler can decide otherwise about its own run: see
+// [Disposition], [Run.Keep] and [Policy.Failed]. A panic is a failure, and goes on to the middleware that recovers it. What the
+// handler had written is dropped. If a part of it has been sent already, the run is abandoned.
 //
 // A run goes on when its client leaves, so that the result is there for the retry. Its context has the
 // request's values and deadline, and is valid for [Policy.Linger] longer than the client stays. It ends with

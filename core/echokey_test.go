@@ -38,12 +38,12 @@ func TestEchoKey(t *testing.T) {
 		handler func(context.Context) adapter.Capture
 		stands  time.Duration // as the first answer says
 	}{
-		"a success":             {core.Policy{}, handlerOf(201), 24 * time.Hour},
-		"for how long":          {core.Policy{Record: core.Record{Retention: time.Hour}}, handlerOf(201), time.Hour},
-		"from the start":        {core.Policy{Record: core.Record{Retention: time.Hour, RetainFromStart: true}}, handlerOf(201), 50 * time.Minute},
-		"not any more":          {core.Policy{Record: core.Record{Retention: time.Minute, RetainFromStart: true}}, handlerOf(201), 0},
-		"a failure":             {core.Policy{}, handlerOf(503), 0},
-		"a failure that's kept": {core.Policy{Record: core.Record{OnFailure: core.Keep}}, handlerOf(503), 24 * time.Hour},
+		"a success":      {core.Policy{}, handlerOf(201), 24 * time.Hour},
+		"for how long":   {core.Policy{Record: core.Record{Retention: time.Hour}}, handlerOf(201), time.Hour},
+		"from the start": {core.Policy{Record: core.Record{Retention: time.Hour, RetainFromStart: true}}, handlerOf(201), 50 * time.Minute},
+		"not any more":   {core.Policy{Record: core.Record{Retention: time.Minute, RetainFromStart: true}}, handlerOf(201), 0},
+		"a failure":      {core.Policy{}, handlerOf(503), 0},
+		"a kept failure": {core.Policy{Record: core.Record{OnFailure: core.Keep}}, handlerOf(503), 24 * time.Hour},
 		"released": {core.Policy{}, func(ctx context.Context) adapter.Capture {
 			core.RunFrom(ctx).Release()
 			return answer(201, "")

@@ -55,7 +55,7 @@ func New(c Config) (*Engine, error) {
 	} else {
 		can = c.Store.Capabilities()
 		f.addIf(len(c.Secrets) > 0 && can.Fail == nil, "Secrets",
-			"have no effect with a %T, which can't keep a record for the next attempt: a store needs the capabilities Checkpoint and Fail", c.Store)
+			"have no effect with a %T: to keep a record for the next attempt, a store needs the capabilities Checkpoint and Fail", c.Store)
 	}
 	f.addIf(c.User.fault != "", "User", "%s", c.User.fault)
 	f.addIf(c.UnsettledLimit < 0, "UnsettledLimit", "is negative: %d", c.UnsettledLimit)
@@ -140,8 +140,8 @@ func (e *Engine) remarkOf(ctx context.Context, id *identity) string {
 	}
 	if id.request != nil && id.request.Headers != nil {
 		// version-traceid-parentid-flags, see https://www.w3.org/TR/trace-context/#traceparent-header
-		if field, lines := id.request.Headers.Header("Traceparent", 0); lines == 1 && len(field) >= 55 && field[2] == '-' && field[35] == '-' &&
-			strings.Trim(field[3:35], "0123456789abcdef") == "" {
+		if field, lines := id.request.Headers.Header("Traceparent", 0); lines == 1 && len(field) >= 55 && field[2] == '-' &&
+			field[35] == '-' && strings.Trim(field[3:35], "0123456789abcdef") == "" {
 			return strings.Clone(field[3:35])
 		}
 	}

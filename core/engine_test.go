@@ -180,7 +180,8 @@ func TestCheckKey(t *testing.T) {
 // A key means something within its scope only, and an operator finds it there.
 func TestScopeKey(t *testing.T) {
 	e := core.MustNew(core.Config{User: byUser})
-	g := e.MustGuard(core.ClientKey(core.ScopeKey(func(r *core.Request) string { return r.PathParams[0].Value + " " + string(r.Body[:1]) })))
+	scope := core.ScopeKey(func(r *core.Request) string { return r.PathParams[0].Value + " " + string(r.Body[:1]) })
+	g := e.MustGuard(core.ClientKey(scope))
 	ask := func(id, body string) string {
 		c := post(body, nil).withKey("k")
 		c.route, c.params = "/sessions/:id", []adapter.Pair{{Name: "id", Value: id}}
@@ -301,14 +302,16 @@ func TestFailuresAreReleased(t *testing.T) {
 		failures, kept []int
 		retryAfterToo  bool // 4xx with Retry-After are failures
 	}{
-		"parameters":   {core.Params(), []int{400, 402, 404, 406, 409, 412, 415, 422, 428, 429, 499, 500, 503, 599}, []int{200, 204, 302}, false},
-		"fields":       {core.Params(core.Fields("f")), []int{400, 402, 415, 500}, []int{200}, false},
-		"client key":   {core.Header(core.Required), []int{500, 503, 599, 429, 425, 408, 499}, []int{200, 204, 302, 400, 402, 404, 409, 422}, true},
+		"parameters": {core.Params(), []int{400, 402, 404, 406, 409, 412, 415, 422, 428, 429, 499, 500, 503, 599},
+			[]int{200, 204, 302}, false},
+		"fields": {core.Params(core.Fields("f")), []int{400, 402, 415, 500}, []int{200}, false},
+		"client key": {core.Header(core.Required), []int{500, 503, 599, 429, 425, 408, 499},
+			[]int{200, 204, 302, 400, 402, 404, 409, 422}, true},
 		"own function": {byKey, []int{500, 429, 499}, []int{200, 402}, true},
 	} {
 		again := func(status int, fields ...core.Field) string {
 			g := core.MustNew(core.Config{User: byUser}).MustGuard(core.Policy{Key: tc.key})
-			c := post(`{"f":1}`, nil).withKey("k").doing(func(context.Context) adapter.Capture { return answer(status, "answer", fields...) })
+			c := post(`{"f":1}`, nil).withKey("k").doing(func(context.Context) adapter.Capture { return answer(status, "body", fields...) })
 			require.Equal(t, status, serve(t, g, c).response.Status)
 			return outcome(t, g, post(`{"f":1}`, nil).withKey("k"))
 		}
@@ -350,7 +353,8 @@ func TestResultUnavailable(t *testing.T) {
 		"too large":  answer(200, "123456789"),
 	} {
 		g := core.MustNew(core.Config{User: byUser}).MustGuard(core.Policy{ResponseLimit: 8})
-		assert.Equal(t, 200, serve(t, g, post("{}", nil).doing(func(context.Context) adapter.Capture { return capture })).response.Status, name)
+		first := serve(t, g, post("{}", nil).doing(func(context.Context) adapter.Capture { return capture }))
+		assert.Equal(t, 200, first.response.Status, name)
 		dup := serve(t, g, post("{}", nil))
 		assert.Equal(t, "result_unavailable", dup.code(), name)
 		assert.Equal(t, 409, dup.response.Status)
@@ -459,7 +463,8 @@ func TestRefusalsOnTheWire(t *testing.T) {
 	for range 50 {
 		all.Go(func() {
 			assert.Equal(t, &core.Response{Status: 200, Body: []byte("own"), Header: []core.Field{{Name: "X-Own", Value: "1"},
-				{Name: "Cache-Control", Value: "no-store"}, {Name: core.RefusedHeader, Value: "key_missing"}}}, ask(), "the marks of a refusal stay")
+				{Name: "Cache-Control", Value: "no-store"}, {Name: core.RefusedHeader, Value: "key_missing"}}},
+				ask(), "the marks of a refusal stay")
 		})
 	}
 	all.Wait()

@@ -74,16 +74,18 @@ func TestEachRunHasOneEndingEvent(t *testing.T) {
 						inject(records)
 						e := core.MustNew(core.Config{User: byUser, Store: records, Observe: func(ctx context.Context, ev core.Event) {
 							seen.add(ctx, ev)
-							if ending == "the observer panics" && (slices.Contains(endingKinds, ev.Kind) || ev.Kind == core.Unsettled) && !ev.Late { // else no caller would recover it
+							ends := slices.Contains(endingKinds, ev.Kind) || ev.Kind == core.Unsettled
+							if ending == "the observer panics" && ends && !ev.Late { // else no caller would recover it
 								panic("observer")
 							}
 						}})
-						g := e.MustGuard(core.Policy{Record: core.Record{Lease: time.Second}, ResponseLimit: 50, Failed: func(r *core.Response) bool {
+						failed := func(r *core.Response) bool {
 							if r.Status == 299 {
 								panic("hook")
 							}
 							return core.FailedByStatus(r)
-						}})
+						}
+						g := e.MustGuard(core.Policy{Record: core.Record{Lease: time.Second}, ResponseLimit: 50, Failed: failed})
 						c := post("{}", nil).doing(handler).after(func(ctx context.Context) {
 							decide(core.RunFrom(ctx))
 							if drained {
@@ -165,15 +167,15 @@ func TestFlagsOfEndingEvents(t *testing.T) {
 		kind             core.Kind
 		failed, panicked bool
 	}{
-		"success":                            {core.Policy{}, handlerOf(201), core.Completed, false, false},
-		"failure":                            {core.Policy{}, handlerOf(500), core.Released, true, false},
-		"failure that is kept":               {core.Policy{Record: core.Record{OnFailure: core.Keep}}, handlerOf(500), core.Completed, true, false},
-		"failure that may have taken effect": {core.Policy{Record: core.Record{OnFailure: core.Abandon}}, handlerOf(500), core.RunAbandoned, true, false},
-		"lock":                               {core.Exclusive(), handlerOf(200), core.Released, false, false},
-		"panic":                              {core.Policy{}, panicking, core.Released, true, true},
-		"panic of a hook":                    {hook, handlerOf(200), core.Completed, false, true},
-		"so, behind a stream that was cut":   {hook, endsWith(adapter.Cut), core.RunAbandoned, true, true},
-		"so, and the handler may run on":     {hook, endsWith(adapter.RunsOn), core.RunUnfinished, true, true},
+		"success":            {core.Policy{}, handlerOf(201), core.Completed, false, false},
+		"failure":            {core.Policy{}, handlerOf(500), core.Released, true, false},
+		"failure, kept":      {core.Policy{Record: core.Record{OnFailure: core.Keep}}, handlerOf(500), core.Completed, true, false},
+		"failure, abandoned": {core.Policy{Record: core.Record{OnFailure: core.Abandon}}, handlerOf(500), core.RunAbandoned, true, false},
+		"lock":               {core.Exclusive(), handlerOf(200), core.Released, false, false},
+		"panic":              {core.Policy{}, panicking, core.Released, true, true},
+		"panic of a hook":    {hook, handlerOf(200), core.Completed, false, true},
+		"so, and cut off":    {hook, endsWith(adapter.Cut), core.RunAbandoned, true, true},
+		"so, and running on": {hook, endsWith(adapter.RunsOn), core.RunUnfinished, true, true},
 	} {
 		var seen events
 		g := core.MustNew(core.Config{User: byUser, Observe: seen.add}).MustGuard(tc.policy)
@@ -195,8 +197,9 @@ func TestWaitingIsTold(t *testing.T) {
 	}{
 		"success": {201, 5 * time.Second, core.Event{Kind: core.Replayed, Status: 201, Waited: 3 * time.Second, Remark: "of success"}, nil},
 		"failure": {500, 5 * time.Second, core.Event{Kind: core.Started, Waited: 3 * time.Second}, nil},
-		"limit":   {201, time.Second, core.Event{Kind: core.Refused, Status: 409, Code: codes.InProgress, Waited: time.Second, Remark: "of limit"}, nil},
-		"store":   {201, time.Second, core.Event{Kind: core.Unprotected, Waited: time.Second}, errDown},
+		"limit": {201, time.Second, core.Event{Kind: core.Refused, Status: 409, Code: codes.InProgress,
+			Waited: time.Second, Remark: "of limit"}, nil},
+		"store": {201, time.Second, core.Event{Kind: core.Unprotected, Waited: time.Second}, errDown},
 	} {
 		bubble(t, name, func(t *testing.T) {
 			var seen events
@@ -233,8 +236,8 @@ func TestWaitingGoesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var seen events
 		again := func(context.Context, core.Uncertainty) (core.Verdict, error) { return core.RunAgain(), nil }
-		g := core.MustNew(core.Config{User: byUser, Store: newStore(t), Observe: seen.add}).MustGuard(core.Policy{Duplicate: core.Wait(time.Minute),
-			Record: core.Record{OnFailure: core.Abandon, Abandoned: core.Uncertain(again)}})
+		g := core.MustNew(core.Config{User: byUser, Store: newStore(t), Observe: seen.add}).MustGuard(core.Policy{
+			Duplicate: core.Wait(time.Minute), Record: core.Record{OnFailure: core.Abandon, Abandoned: core.Uncertain(again)}})
 		for range 3 {
 			go serve(t, g, post("{}", nil).doing(func(ctx context.Context) adapter.Capture {
 				return slowly(2*time.Second, map[uint64]int{1: 500, 2: 201}[core.RunFrom(ctx).Attempt()], "")(ctx)
@@ -280,11 +283,12 @@ func TestLevelsOfLogEvents(t *testing.T) {
 			refused(codes.UserMissing, nil), refused(codes.UserMissing, core.ErrNoUser), refused(codes.ShuttingDown, nil),
 		},
 		"WARN": {
-			{Kind: core.Started, Attempt: 2, Takeover: true}, {Kind: core.Completed, Err: store.ErrFull}, {Kind: core.Completed, Panicked: true},
-			{Kind: core.Released, Failed: true, Panicked: true}, {Kind: core.Released, Err: adapter.ErrUnrendered},
-			{Kind: core.Released, Err: core.NewRefusal(codes.NoRun, nil)}, {Kind: core.RunAbandoned}, {Kind: core.RunLost}, {Kind: core.RunUnfinished},
-			{Kind: core.LeaseLost}, {Kind: core.RenewFailed}, {Kind: core.Unprotected}, refused(codes.UserMissing, errors.New("a *jwt.Token")),
-			refused(codes.Uncertain, nil), refused(codes.StoreUnavailable, nil), refused(codes.BodyConsumed, nil),
+			{Kind: core.Started, Attempt: 2, Takeover: true}, {Kind: core.Completed, Err: store.ErrFull},
+			{Kind: core.Completed, Panicked: true}, {Kind: core.Released, Failed: true, Panicked: true},
+			{Kind: core.Released, Err: adapter.ErrUnrendered}, {Kind: core.Released, Err: core.NewRefusal(codes.NoRun, nil)},
+			{Kind: core.RunAbandoned}, {Kind: core.RunLost}, {Kind: core.RunUnfinished}, {Kind: core.LeaseLost}, {Kind: core.RenewFailed},
+			{Kind: core.Unprotected}, refused(codes.UserMissing, errors.New("a *jwt.Token")), refused(codes.Uncertain, nil),
+			refused(codes.StoreUnavailable, nil), refused(codes.BodyConsumed, nil),
 			refused(codes.StoreNotShared, nil), refused(codes.GuardConflict, nil),
 		},
 	} {
@@ -303,10 +307,12 @@ func TestLevelsOfLogEvents(t *testing.T) {
 		assert.Contains(t, out.String(), "level="+level+" ", code)
 	}
 	out.Reset()
-	observe(context.Background(), core.Event{Kind: core.Released, Policy: "p", Route: "POST /x", Key: core.NewKey("idem:U=alice"), ID: store.ID{15: 7}, Attempt: 2,
-		Status: 500, Elapsed: time.Second, Waited: 2 * time.Second, Failed: true, Panicked: true, Err: errDown})
-	require.Contains(t, out.String(), fmt.Sprintf(`msg="idem: released" policy=p route="POST /x" key=%v operation=00000000000000000000000000000007 attempt=2 status=500 elapsed=1s waited=2s failed=true panicked=true err="connection refused"`,
-		core.NewKey("idem:U=alice")))
+	observe(context.Background(), core.Event{Kind: core.Released, Policy: "p", Route: "POST /x", Key: core.NewKey("idem:U=alice"),
+		ID: store.ID{15: 7}, Attempt: 2, Status: 500, Elapsed: time.Second, Waited: 2 * time.Second,
+		Failed: true, Panicked: true, Err: errDown})
+	require.Contains(t, out.String(), fmt.Sprintf(`msg="idem: released" policy=p route="POST /x" key=%v `+
+		`operation=00000000000000000000000000000007 attempt=2 status=500 elapsed=1s waited=2s `+
+		`failed=true panicked=true err="connection refused"`, core.NewKey("idem:U=alice")))
 	assert.NotContains(t, out.String(), "alice")
 }
 
@@ -350,7 +356,8 @@ func TestOperationID(t *testing.T) {
 		}
 		r, err := records.Capabilities().Inspect.Lookup(t.Context(), seen.last().Key.Raw())
 		require.NoError(t, err)
-		assert.Equal(t, store.About{ID: first, Policy: strings.Repeat("\u20ac", 85), Creator: r.Creator, Remark: "4bf92f3577b34da6a3ce929d0e0e4736"}, r.About)
+		assert.Equal(t, store.About{ID: first, Policy: strings.Repeat("\u20ac", 85), Creator: r.Creator,
+			Remark: "4bf92f3577b34da6a3ce929d0e0e4736"}, r.About)
 		assert.Regexp(t, fmt.Sprintf(" %d$", os.Getpid()), r.Creator)
 
 		abandoned.header.Set("Traceparent", "00-release by ana: the bank says no-00f067aa0ba902b7-01")
@@ -366,7 +373,8 @@ func TestOperationID(t *testing.T) {
 		assert.Zero(t, core.RunFrom(t.Context()).ID())
 
 		c := core.Config{Store: records, Remark: func(context.Context) string { return strings.Repeat("x", 300) }}
-		_, err = core.Do(t.Context(), core.MustNew(c).MustTask(core.TaskPolicy{Name: "mail"}), core.Call{Key: "k"}, func(ctx context.Context) (int, error) {
+		task := core.MustNew(c).MustTask(core.TaskPolicy{Name: "mail"})
+		_, err = core.Do(t.Context(), task, core.Call{Key: "k"}, func(ctx context.Context) (int, error) {
 			r, err := records.Capabilities().Inspect.Lookup(ctx, core.RunFrom(ctx).Key().Raw())
 			assert.Len(t, r.Remark, 255)
 			return 0, err

@@ -26,7 +26,8 @@ func newNightly(engine *core.Engine) (*core.Task, error) {
 
 // reportDue makes the reports of the last three days that nobody has made yet. Every process calls it every ten minutes.
 // A day begins at midnight in zone, wherever the process runs.
-func reportDue(ctx context.Context, nightly *core.Task, now time.Time, zone *time.Location, report func(ctx context.Context, day string) error) error {
+func reportDue(ctx context.Context, nightly *core.Task, now time.Time, zone *time.Location,
+	report func(ctx context.Context, day string) error) error {
 	var failures []error
 	year, month, today := now.Add(-time.Hour).In(zone).Date() // an hour later the day is over by all clocks
 	for back := 3; back > 0; back-- {

@@ -19,6 +19,7 @@ import (
 // A key is known for longer than its result: for so long it is refused, whatever comes with it, and then it is forgotten.
 func TestRefuseExpired(t *testing.T) {
 	key := core.Header(core.Required, core.EchoKey())
+	fromStart := core.Policy{Key: key, Record: core.Record{RetainFromStart: true}}
 	for name, tc := range map[string]struct {
 		policy core.Policy
 		first  func(context.Context) adapter.Capture
@@ -26,18 +27,20 @@ func TestRefuseExpired(t *testing.T) {
 		before string // what a duplicate gets while the result is kept
 		keeps  time.Duration
 	}{
-		"a success":                      {core.Policy{Key: key}, handlerOf(201), 0, "replay", time.Hour},
-		"the key of a function":          {core.Policy{Key: core.Func(constantKey)}, handlerOf(201), 0, "replay", time.Hour},
-		"in the body":                    {core.Policy{Key: core.BodyKey("key")}, handlerOf(201), 0, "replay", time.Hour},
-		"of an event":                    {core.Policy{Key: core.CallerEvent()}, handlerOf(201), 0, "replay", time.Hour},
-		"whatever the parameters":        {core.Policy{Key: core.Header(core.Required, core.IgnoreFingerprint())}, handlerOf(201), 0, "replay", time.Hour},
-		"a failure that's kept":          {core.Policy{Key: key, Record: core.Record{OnFailure: core.Keep}}, handlerOf(503), 0, "replay", time.Hour},
-		"only failures are kept":         {core.Policy{Key: key, Duplicate: core.Reject(""), Record: core.Record{OnSuccess: core.Release, OnFailure: core.Keep}}, handlerOf(503), 0, "duplicate", time.Hour},
-		"rejected":                       {core.Policy{Key: key, Duplicate: core.Reject("")}, handlerOf(201), 0, "duplicate", time.Hour},
-		"waited for":                     {core.Policy{Key: key, Duplicate: core.Wait(time.Second)}, handlerOf(201), 0, "replay", time.Hour},
-		"from the start":                 {core.Policy{Key: key, Record: core.Record{RetainFromStart: true}}, handlerOf(201), 20 * time.Minute, "replay", 40 * time.Minute},
-		"from the start, and not at all": {core.Policy{Key: key, Record: core.Record{RetainFromStart: true}}, handlerOf(201), time.Hour, "key_expired", 0},
-		"found by reconcile":             {core.Policy{Key: key, Record: core.Record{Abandoned: finding(core.Finished(&core.Response{Status: 201}))}}, abandoning, 0, "replay", time.Hour},
+		"a success":      {core.Policy{Key: key}, handlerOf(201), 0, "replay", time.Hour},
+		"a function's":   {core.Policy{Key: core.Func(constantKey)}, handlerOf(201), 0, "replay", time.Hour},
+		"in the body":    {core.Policy{Key: core.BodyKey("key")}, handlerOf(201), 0, "replay", time.Hour},
+		"of an event":    {core.Policy{Key: core.CallerEvent()}, handlerOf(201), 0, "replay", time.Hour},
+		"any parameters": {core.Policy{Key: core.Header(core.Required, core.IgnoreFingerprint())}, handlerOf(201), 0, "replay", time.Hour},
+		"a kept failure": {core.Policy{Key: key, Record: core.Record{OnFailure: core.Keep}}, handlerOf(503), 0, "replay", time.Hour},
+		"rejected":       {core.Policy{Key: key, Duplicate: core.Reject("")}, handlerOf(201), 0, "duplicate", time.Hour},
+		"waited for":     {core.Policy{Key: key, Duplicate: core.Wait(time.Second)}, handlerOf(201), 0, "replay", time.Hour},
+		"from the start": {fromStart, handlerOf(201), 20 * time.Minute, "replay", 40 * time.Minute},
+		"gone at once":   {fromStart, handlerOf(201), time.Hour, "key_expired", 0},
+		"only failures are kept": {core.Policy{Key: key, Duplicate: core.Reject(""),
+			Record: core.Record{OnSuccess: core.Release, OnFailure: core.Keep}}, handlerOf(503), 0, "duplicate", time.Hour},
+		"found by reconcile": {core.Policy{Key: key, Record: core.Record{
+			Abandoned: finding(core.Finished(&core.Response{Status: 201}))}}, abandoning, 0, "replay", time.Hour},
 	} {
 		bubble(t, name, func(t *testing.T) {
 			var seen events
@@ -87,8 +90,9 @@ func TestRefuseExpiredOfARunThatOutlastsItsRetention(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		records := &spy{Store: newStore(t)} // for whose changes waiters poll
 		records.can = &store.Capabilities{InProcess: true, Outlive: records.Store.Capabilities().Outlive}
-		g := core.MustNew(core.Config{User: byUser, Store: records}).MustGuard(core.Policy{Key: core.Header(core.Required, core.EchoKey()), RefuseExpired: time.Hour,
-			Duplicate: core.Wait(time.Hour), Record: core.Record{Retention: time.Minute, RetainFromStart: true}})
+		g := core.MustNew(core.Config{User: byUser, Store: records}).MustGuard(core.Policy{
+			Key: core.Header(core.Required, core.EchoKey()), Duplicate: core.Wait(time.Hour), RefuseExpired: time.Hour,
+			Record: core.Record{Retention: time.Minute, RetainFromStart: true}})
 		waited := post("{}", nil).withKey("k")
 		var waiter atomic.Bool
 		c := serve(t, g, post("{}", nil).withKey("k").doing(func(context.Context) adapter.Capture {

@@ -156,7 +156,8 @@ func TestAReleasedSuccessIsNoAbandonedRun(t *testing.T) {
 		takeover func(context.Context) adapter.Capture
 		third    string
 	}{
-		"by the policy":          {core.Policy{Record: core.Record{OnSuccess: core.Release}, Duplicate: core.Reject("")}, handlerOf(201), "attempt 3, takeover false"},
+		"by the policy": {core.Policy{Record: core.Record{OnSuccess: core.Release}, Duplicate: core.Reject("")},
+			handlerOf(201), "attempt 3, takeover false"},
 		"by the handler":         {core.Policy{}, release, "attempt 3, takeover false"},
 		"by its method":          {core.Policy{}, handlerOf(201), "attempt 3, takeover false"},
 		"but a failure still is": {core.Policy{}, handlerOf(500), "uncertain"},
@@ -178,7 +179,7 @@ func TestAReleasedSuccessIsNoAbandonedRun(t *testing.T) {
 		assert.Equal(t, "attempt 2, takeover true", run(takeOver, tc.takeover), name)
 		assert.Equal(t, tc.third, run(e.MustGuard(uncertain), handlerOf(500)), name)
 		if tc.third != "uncertain" {
-			assert.Equal(t, "attempt 4, takeover false", run(e.MustGuard(uncertain), handlerOf(500)), "%s: its failure leaves nothing uncertain", name)
+			assert.Equal(t, "attempt 4, takeover false", run(e.MustGuard(uncertain), handlerOf(500)), "%s: nothing is uncertain", name)
 		}
 	}
 }

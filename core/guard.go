@@ -122,8 +122,9 @@ func (e *Engine) compileTask(p TaskPolicy) (*Guard, error) {
 	f.addIf(p.Presence > Optional, "Presence", "is %d; a task has Required or Optional", p.Presence)
 	f.addIf(p.Linger < 0, "Linger", "is negative: %v", p.Linger)
 	f.addIf(p.ResultLimit < 0, "ResultLimit", "is negative: %d", p.ResultLimit)
-	g := &Guard{engine: e, task: true, ignores: p.IgnoreFingerprint, keyless: p.Presence == Optional, seed: maphash.MakeSeed(), policy: Policy{
-		Name: p.Name, Duplicate: p.Duplicate, Record: p.Record, FailOpen: p.FailOpen, Linger: p.Linger, ResponseLimit: p.ResultLimit}}
+	g := &Guard{engine: e, task: true, ignores: p.IgnoreFingerprint, keyless: p.Presence == Optional, seed: maphash.MakeSeed()}
+	g.policy = Policy{Name: p.Name, Duplicate: p.Duplicate, Record: p.Record, FailOpen: p.FailOpen, Linger: p.Linger,
+		ResponseLimit: p.ResultLimit}
 	f.addIf(p.ResultLimit > 0 && (p.Duplicate.kind == rejects || g.policy.keepsNothing()), "ResultLimit",
 		"has no effect: no value is stored under Reject, or if nothing is kept; leave it out")
 	g.policy.check(&f)

@@ -152,7 +152,8 @@ func TestKeysOfTheGoldenFileAmongEachOther(t *testing.T) {
 // OrParams: the key if there is one, and else the parameters, each with the defaults of its own kind.
 func TestOrParams(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := core.Policy{Key: core.Header(core.OrParams, core.Named("X-Key"), core.Exclude("trace", "ts"), core.EchoKey()), RefuseExpired: time.Hour}
+		p := core.Policy{RefuseExpired: time.Hour,
+			Key: core.Header(core.OrParams, core.Named("X-Key"), core.Exclude("trace", "ts"), core.EchoKey())}
 		g := core.MustNew(core.Config{User: byUser}).MustGuard(p)
 		ask := func(body string, key ...string) *call {
 			c := post(body, nil)

@@ -60,8 +60,8 @@ func (l *lateRuns) settle(calling context.Context, run unsettled) (_ *unsettled,
 			l.mu.Unlock()
 		}
 	}()
-	for pause := time.Duration(0); again && calling.Done() != nil && calling.Err() == nil && !errors.Is(u.err, store.ErrFull); pause = max(2*pause, firstPause) {
-		if pause > 0 && !sleep(calling, pause) {
+	for pause := time.Duration(0); again && calling.Done() != nil && calling.Err() == nil; pause = max(2*pause, firstPause) {
+		if errors.Is(u.err, store.ErrFull) || pause > 0 && !sleep(calling, pause) {
 			break
 		}
 		again = u.try(calling)
@@ -249,7 +249,8 @@ func (l *lateRuns) find(ctx context.Context, key Key, patience time.Duration) (g
 // grant is what the store would answer if it had taken the run as far as this process knows. lateRuns.mu is held.
 func (u *unsettled) grant() (grant store.Grant, ok bool) {
 	c := u.run
-	grant = store.Grant{State: store.Running, ID: c.id, Attempt: c.attempt, Fingerprint: c.fingerprint, Remaining: time.Until(u.place.expires)}
+	grant = store.Grant{State: store.Running, ID: c.id, Attempt: c.attempt, Fingerprint: c.fingerprint,
+		Remaining: time.Until(u.place.expires)}
 	switch {
 	case u.place.done && (errors.Is(u.err, store.ErrLost) || !u.place.answered):
 		return grant, false
@@ -289,6 +290,6 @@ func (l *lateRuns) close() (any bool) {
 	return len(left) > 0
 }
 
-// Unsettled returns how many runs have ended and been answered although the store has not taken their records yet; see [Unsettled]. It is for
-// health checks: such results are lost with the process.
+// Unsettled returns how many runs have ended and been answered although the store has not taken their records yet; see
+// [Unsettled]. It is for health checks: such results are lost with the process.
 func (e *Engine) Unsettled() int { return int(e.late.late.Load()) }

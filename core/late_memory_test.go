@@ -50,7 +50,7 @@ func TestGrowthOfUnsettled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		records := &unwritable{}
 		var unsettled, late, unfinished, others atomic.Int64
-		e := core.MustNew(core.Config{User: byUser, Store: records, StoreTimeout: 100 * time.Millisecond, Observe: func(_ context.Context, ev core.Event) {
+		observe := func(_ context.Context, ev core.Event) {
 			switch {
 			case ev.Kind == core.Unsettled:
 				unsettled.Add(1)
@@ -61,13 +61,15 @@ func TestGrowthOfUnsettled(t *testing.T) {
 			case ev.Kind != core.Started:
 				others.Add(1)
 			}
-		}})
+		}
+		e := core.MustNew(core.Config{User: byUser, Store: records, StoreTimeout: 100 * time.Millisecond, Observe: observe})
 		task, guard := e.MustTask(core.TaskPolicy{Name: "export"}), e.MustGuard(core.Policy{Key: core.Header(core.Required)})
 		body := make([]byte, 64<<10)
 		run := func(i int) {
 			key := fmt.Sprint(i)
 			if i%2 == 0 {
-				_, err := core.Do(t.Context(), task, core.Call{Key: key}, func(context.Context) ([]byte, error) { return make([]byte, len(body)), nil })
+				_, err := core.Do(t.Context(), task, core.Call{Key: key},
+					func(context.Context) ([]byte, error) { return make([]byte, len(body)), nil })
 				assert.NoError(t, err)
 				return
 			}

@@ -186,7 +186,8 @@ func TestLateSettlement(t *testing.T) {
 		ends    core.Kind
 		after   string // elsewhere, when it is settled
 	}{
-		"a result": {policy: core.ClientKey(), meets: "replay", other: "key_reused", there: "in_progress", ends: core.Completed, after: "replay"},
+		"a result": {policy: core.ClientKey(), meets: "replay", other: "key_reused",
+			there: "in_progress", ends: core.Completed, after: "replay"},
 		"of parameters": {policy: core.Policy{Record: core.Record{Retention: time.Hour}}, meets: "replay", other: "store_unavailable",
 			there: "in_progress", ends: core.Completed, after: "replay"},
 		"that is rejected": {policy: keyed(func(p *core.Policy) { p.Duplicate = core.Reject("") }),
@@ -215,7 +216,8 @@ func TestLateSettlement(t *testing.T) {
 			meets: "in_progress", other: "key_reused", there: "in_progress", ends: core.Released, after: "attempt 2"},
 		"abandoned": {policy: keyed(func(p *core.Policy) { p.Abandoned = core.Uncertain(nil) }), handler: abandoning,
 			meets: "in_progress", other: "key_reused", there: "in_progress", ends: core.RunAbandoned, after: "uncertain"},
-		"a token": {policy: checkout(tokens), meets: "replay", other: "key_reused", there: "in_progress", ends: core.Completed, after: "replay"},
+		"a token": {policy: checkout(tokens), meets: "replay", other: "key_reused",
+			there: "in_progress", ends: core.Completed, after: "replay"},
 		"a PUT that leaves no record": {policy: core.Policy{}, meets: "in_progress", other: "store_unavailable",
 			there: "in_progress", ends: core.Released, after: "attempt 1"},
 		"a store that may be away": {policy: keyed(func(p *core.Policy) { p.FailOpen = true }),
@@ -447,8 +449,8 @@ func (p *apart) ends(keys map[string]string) map[string]core.Kind {
 	return ends
 }
 
-// The lease passes while the store is away from here only. Whoever comes here gets the result; elsewhere the operation is taken over, and from
-// then on that run counts.
+// The lease passes while the store is away from here only. Whoever comes here gets the result; elsewhere the operation is taken
+// over, and from then on that run counts.
 func TestUnsettledPastItsLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := setApart(t, core.Config{})
@@ -603,7 +605,7 @@ func TestLostAnswersOfTries(t *testing.T) {
 		"abandoned": {abandoning, "abandon", core.RunAbandoned, "attempt 2"},
 	} {
 		for _, late := range []bool{false, true} {
-			for then, unknown := range map[string]bool{"": false, "the record can't be looked up for a while": false, "another has run": true} {
+			for then, unknown := range map[string]bool{"": false, "the lookup fails for a while": false, "another has run": true} {
 				bubble(t, fmt.Sprintf("%s, late %t, %s", name, late, then), func(t *testing.T) {
 					p := setApart(t, core.Config{})
 					here, there := p.here.MustGuard(core.ClientKey()), p.there.MustGuard(core.ClientKey())

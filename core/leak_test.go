@@ -56,7 +56,8 @@ func (x *taggedExchange) ReadBody(int64) ([]byte, error) {
 }
 
 func (x *taggedExchange) answer() *Response {
-	return &Response{Status: 201, Header: []Field{{Name: "Location", Value: x.mark}, {Name: "X-Mark", Value: "mark" + x.mark}}, Body: []byte(strings.Repeat(x.mark, 1+len(x.mark)*37%19))}
+	return &Response{Status: 201, Header: []Field{{Name: "Location", Value: x.mark}, {Name: "X-Mark", Value: "mark" + x.mark}},
+		Body: []byte(strings.Repeat(x.mark, 1+len(x.mark)*37%19))}
 }
 
 func (x *taggedExchange) Run(ctx context.Context, _ int) (adapter.Capture, error) {

@@ -51,11 +51,13 @@ type processes struct {
 	served        sync.WaitGroup
 }
 
-func inTwoProcesses(t *testing.T, name string, slow func(store.Store) store.Store, timeout time.Duration, p core.Policy, test func(*processes)) {
+func inTwoProcesses(t *testing.T, name string, slow func(store.Store) store.Store, timeout time.Duration, p core.Policy,
+	test func(*processes)) {
 	bubble(t, name, func(t *testing.T) {
 		store := newStore(t)
 		two := &processes{T: t, start: time.Now()}
-		two.first = core.MustNew(core.Config{User: byUser, Store: slow(store), StoreTimeout: timeout, Observe: two.observed.add}).MustGuard(p)
+		one := core.MustNew(core.Config{User: byUser, Store: slow(store), StoreTimeout: timeout, Observe: two.observed.add})
+		two.first = one.MustGuard(p)
 		p.Duplicate = core.Wait(time.Minute)
 		two.second = core.MustNew(core.Config{User: byUser, Store: store}).MustGuard(p)
 		test(two)
@@ -203,7 +205,8 @@ func TestALeaseIsLostOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var observed events
 		store := &spy{Store: newStore(t), renew: lost}
-		g := core.MustNew(core.Config{User: byUser, Store: store, Observe: observed.add}).MustGuard(core.Policy{Record: core.Record{Lease: 3 * time.Second}})
+		g := core.MustNew(core.Config{User: byUser, Store: store, Observe: observed.add}).MustGuard(core.Policy{
+			Record: core.Record{Lease: 3 * time.Second}})
 		var served sync.WaitGroup
 		for _, body := range []string{"1", "2"} {
 			served.Go(func() { serve(t, g, post(body, nil).doing(slowly(time.Minute, 201, ""))) })
@@ -275,7 +278,8 @@ func TestRetryAfterOfARunningOperation(t *testing.T) {
 		"less than a second later": {core.Replay(), down, 29900 * time.Millisecond, "1"},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			g := core.MustNew(core.Config{User: byUser, Store: &spy{Store: newStore(t), renew: tc.renew}}).MustGuard(core.Policy{Duplicate: tc.duplicate})
+			e := core.MustNew(core.Config{User: byUser, Store: &spy{Store: newStore(t), renew: tc.renew}})
+			g := e.MustGuard(core.Policy{Duplicate: tc.duplicate})
 			go serve(t, g, post("{}", nil).doing(slowly(time.Minute, 201, "")))
 			time.Sleep(tc.after)
 			assert.Equal(t, tc.want, serve(t, g, post("{}", nil)).response.Get("Retry-After"), name)

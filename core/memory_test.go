@@ -63,7 +63,8 @@ func TestAllocations(t *testing.T) {
 		for i := range keys {
 			keys[i] = strconv.Itoa(i)
 		}
-		x := &null{resp: core.Response{Status: 201, Header: []core.Field{{Name: "Content-Type", Value: "application/json"}}, Body: []byte(`{"id":1}`)}}
+		x := &null{resp: core.Response{Status: 201, Body: []byte(`{"id":1}`),
+			Header: []core.Field{{Name: "Content-Type", Value: "application/json"}}}}
 		i := 0
 		first := testing.AllocsPerRun(runs, func() {
 			x.key, x.body = keys[i], append(append(append(x.body[:0], `{"n":`...), keys[i]...), '}')

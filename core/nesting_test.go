@@ -66,10 +66,12 @@ func TestAHandlerThatRunsOnKeepsItsClaim(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			var observed events
 			store := &spy{Store: newStore(t)}
-			g := core.MustNew(core.Config{User: byUser, Store: store, Observe: observed.add}).MustGuard(core.Policy{Record: core.Record{OnFailure: core.Keep}})
+			g := core.MustNew(core.Config{User: byUser, Store: store, Observe: observed.add}).MustGuard(core.Policy{
+				Record: core.Record{OnFailure: core.Keep}})
 			tooLate := answer(status, "")
 			tooLate.Ending = adapter.RunsOn
-			assert.Equal(t, status, serve(t, g, post("{}", nil).doing(func(context.Context) adapter.Capture { return tooLate })).response.Status)
+			c := serve(t, g, post("{}", nil).doing(func(context.Context) adapter.Capture { return tooLate }))
+			assert.Equal(t, status, c.response.Status)
 			assert.Equal(t, core.RunUnfinished, observed.last().Kind)
 			assert.True(t, observed.last().Failed)
 			assert.Equal(t, "in_progress", outcome(t, g, post("{}", nil)))

@@ -93,7 +93,8 @@ func TestStream(t *testing.T) {
 		"a body that is closed":   {closing{strings.NewReader("made"), gone}, 4, 2, gone, true},
 	} {
 		var kinds []core.Kind
-		engine := core.MustNew(core.Config{User: byUser, Observe: func(_ context.Context, ev core.Event) { kinds = append(kinds, ev.Kind) }})
+		engine := core.MustNew(core.Config{User: byUser,
+			Observe: func(_ context.Context, ev core.Event) { kinds = append(kinds, ev.Kind) }})
 		c := post("{}", nil).withKey("k")
 		captured := answer(201, "")
 		captured.Incomplete = true

@@ -17,7 +17,8 @@ import (
 
 func TestFailedByCode(t *testing.T) {
 	response := func(status int, body string, fields ...core.Field) *core.Response {
-		return &core.Response{Status: status, Body: []byte(body), Header: append(fields, core.Field{Name: "content-type", Value: "application/json; charset=utf-8"})}
+		return &core.Response{Status: status, Body: []byte(body),
+			Header: append(fields, core.Field{Name: "content-type", Value: "application/json; charset=utf-8"})}
 	}
 	unlisted, listed := core.FailedByCode("code"), core.FailedByCode("code", "0", "OK", "true", "1.50")
 	for _, tc := range []struct {
@@ -89,17 +90,21 @@ func TestPresetsOverTime(t *testing.T) {
 		handler func(context.Context) adapter.Capture
 		moments []moment
 	}{
-		"double click":             {core.DoubleClick(), 5 * s, handlerOf(200), []moment{{1 * s, busy}, {6 * s, rejected}, {44 * s, rejected}, {46 * s, runs}}},
-		"double click, failed":     {core.DoubleClick(), 5 * s, handlerOf(500), []moment{{6 * s, rejected}, {44 * s, rejected}, {46 * s, runs}}},
-		"double click, slow":       {core.DoubleClick(), 100 * s, handlerOf(200), []moment{{46 * s, busy}, {99 * s, busy}, {101 * s, runs}}},
-		"double click, released":   {released, 5 * s, handlerOf(200), []moment{{4 * s, busy}, {6 * s, runs}}},
-		"no repeat submit":         {core.NoRepeatSubmit(0, ""), s / 10, handlerOf(200), []moment{{s / 2, rejected}, {9 * s / 10, rejected}, {11 * s / 10, runs}}},
-		"no repeat submit, failed": {core.NoRepeatSubmit(0, ""), s / 10, handlerOf(400), []moment{{s / 20, busy}, {s / 5, runs}}},
-		"its own interval":         {core.NoRepeatSubmit(time.Minute, ""), s, handlerOf(200), []moment{{59 * s, rejected}, {61 * s, runs}}},
-		"resubmit window":          {core.ResubmitWindow(), 30 * s, handlerOf(200), []moment{{29 * s, busy}, {31 * s, rejected}, {49 * s, rejected}, {51 * s, runs}}},
-		"resubmit window, failed":  {core.ResubmitWindow(), 30 * s, handlerOf(500), []moment{{31 * s, runs}}},
-		"exclusive":                {core.Exclusive(), 90 * s, handlerOf(200), []moment{{89 * s, busy}, {91 * s, runs}}},
-		"exclusive, failed":        {core.Exclusive(), 90 * s, handlerOf(500), []moment{{89 * s, busy}, {91 * s, runs}}},
+		"double click": {core.DoubleClick(), 5 * s, handlerOf(200),
+			[]moment{{1 * s, busy}, {6 * s, rejected}, {44 * s, rejected}, {46 * s, runs}}},
+		"double click, failed": {core.DoubleClick(), 5 * s, handlerOf(500),
+			[]moment{{6 * s, rejected}, {44 * s, rejected}, {46 * s, runs}}},
+		"double click, slow":     {core.DoubleClick(), 100 * s, handlerOf(200), []moment{{46 * s, busy}, {99 * s, busy}, {101 * s, runs}}},
+		"double click, released": {released, 5 * s, handlerOf(200), []moment{{4 * s, busy}, {6 * s, runs}}},
+		"no repeat": {core.NoRepeatSubmit(0, ""), s / 10, handlerOf(200),
+			[]moment{{s / 2, rejected}, {9 * s / 10, rejected}, {11 * s / 10, runs}}},
+		"no repeat, failed": {core.NoRepeatSubmit(0, ""), s / 10, handlerOf(400), []moment{{s / 20, busy}, {s / 5, runs}}},
+		"its own interval":  {core.NoRepeatSubmit(time.Minute, ""), s, handlerOf(200), []moment{{59 * s, rejected}, {61 * s, runs}}},
+		"resubmit window": {core.ResubmitWindow(), 30 * s, handlerOf(200),
+			[]moment{{29 * s, busy}, {31 * s, rejected}, {49 * s, rejected}, {51 * s, runs}}},
+		"resubmit window, failed": {core.ResubmitWindow(), 30 * s, handlerOf(500), []moment{{31 * s, runs}}},
+		"exclusive":               {core.Exclusive(), 90 * s, handlerOf(200), []moment{{89 * s, busy}, {91 * s, runs}}},
+		"exclusive, failed":       {core.Exclusive(), 90 * s, handlerOf(500), []moment{{89 * s, busy}, {91 * s, runs}}},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			g := core.MustNew(core.Config{User: byUser}).MustGuard(tc.policy)
@@ -126,8 +131,9 @@ func TestPresetsCompile(t *testing.T) {
 	released.OnSuccess, released.OnFailure = core.Release, core.Release
 	shorter.Retention = 2 * time.Second
 	after.OnFailure = core.Release
-	for _, p := range []core.Policy{core.DoubleClick(), released, shorter, after, core.NoRepeatSubmit(0, ""), core.NoRepeatSubmit(time.Minute, "m"),
-		core.ResubmitWindow(), core.Exclusive(), core.ClientKey(), core.OneShotToken(someTokens), core.SignedEvent(core.CompareContent())} {
+	for _, p := range []core.Policy{core.DoubleClick(), released, shorter, after, core.NoRepeatSubmit(0, ""),
+		core.NoRepeatSubmit(time.Minute, "m"), core.ResubmitWindow(), core.Exclusive(), core.ClientKey(),
+		core.OneShotToken(someTokens), core.SignedEvent(core.CompareContent())} {
 		for _, lease := range []time.Duration{0, time.Second, time.Hour} {
 			p.Name, p.Lease = "n", lease
 			assert.NotPanics(t, func() { e.MustGuard(p) }, "%+v", p)

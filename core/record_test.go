@@ -12,8 +12,9 @@ import (
 
 func TestResultRoundTrip(t *testing.T) {
 	for name, r := range map[string]Response{
-		"empty":   {Status: 204},
-		"headers": {Status: 201, Header: []Field{{Name: "Content-Type", Value: "text/plain"}, {Name: "Link", Value: "<a>"}, {Name: "Link", Value: "<b>"}, {Name: "X-Empty", Value: ""}}, Body: []byte("x")},
+		"empty": {Status: 204},
+		"headers": {Status: 201, Body: []byte("x"), Header: []Field{{Name: "Content-Type", Value: "text/plain"},
+			{Name: "Link", Value: "<a>"}, {Name: "Link", Value: "<b>"}, {Name: "X-Empty", Value: ""}}},
 		"removed": {Status: 204, Header: []Field{{Name: "A", Value: "b"}}, Removed: []string{"X-Frame-Options", "Vary"}, Body: []byte("x")},
 		"binary":  {Status: 200, Body: []byte{0, 1, 2, 255, 254}},
 		"large":   {Status: 599, Header: []Field{{Name: "X", Value: strings.Repeat("v", 70000)}}, Body: make([]byte, 1<<20)},
@@ -63,10 +64,14 @@ func FuzzDecodeResponse(f *testing.F) {
 
 func TestStoredHeaders(t *testing.T) {
 	all := []Field{
-		{Name: "Content-Type", Value: "a"}, {Name: "Content-Encoding", Value: "gzip"}, {Name: "Location", Value: "/1"}, {Name: "Etag", Value: "e"}, {Name: "Link", Value: "1"}, {Name: "Link", Value: "2"},
-		{Name: "Set-Cookie", Value: "s"}, {Name: "Date", Value: "d"}, {Name: "connection", Value: "close, X-Hop"}, {Name: "X-Hop", Value: "h"}, {Name: "Connection", Value: "X-Hop-Too"}, {Name: "x-hop-too", Value: "h"}, {Name: "Keep-Alive", Value: "k"}, {Name: "Transfer-Encoding", Value: "chunked"},
-		{Name: "Content-Length", Value: "9"}, {Name: "Trailer", Value: "T"}, {Name: "Upgrade", Value: "u"}, {Name: "X-Request-ID", Value: "r"}, {Name: "traceparent", Value: "t"}, {Name: "X-B3-TraceId", Value: "b"},
-		{Name: "Idempotent-Replayed", Value: "true"}, {Name: "Proxy-Authenticate", Value: "p"}, {Name: "TE", Value: "x"},
+		{Name: "Content-Type", Value: "a"}, {Name: "Content-Encoding", Value: "gzip"}, {Name: "Location", Value: "/1"},
+		{Name: "Etag", Value: "e"}, {Name: "Link", Value: "1"}, {Name: "Link", Value: "2"}, {Name: "Set-Cookie", Value: "s"},
+		{Name: "Date", Value: "d"}, {Name: "connection", Value: "close, X-Hop"}, {Name: "X-Hop", Value: "h"},
+		{Name: "Connection", Value: "X-Hop-Too"}, {Name: "x-hop-too", Value: "h"}, {Name: "Keep-Alive", Value: "k"},
+		{Name: "Transfer-Encoding", Value: "chunked"}, {Name: "Content-Length", Value: "9"}, {Name: "Trailer", Value: "T"},
+		{Name: "Upgrade", Value: "u"}, {Name: "X-Request-ID", Value: "r"}, {Name: "traceparent", Value: "t"},
+		{Name: "X-B3-TraceId", Value: "b"}, {Name: "Idempotent-Replayed", Value: "true"}, {Name: "Proxy-Authenticate", Value: "p"},
+		{Name: "TE", Value: "x"},
 	}
 	removed := []string{""}
 	for _, f := range all {

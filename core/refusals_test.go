@@ -105,7 +105,8 @@ func TestRefuseForUnfinishedRuns(t *testing.T) {
 				e := core.MustNew(core.Config{User: byUser, Refuse: func(ctx context.Context, r *core.Refusal) *core.Response {
 					seen = append(seen, r.Code)
 					id, _ := core.CallerFrom(ctx)
-					assert.Equal(t, []string{"key-1", "POST", "/orders", "key-1"}, []string{id, r.Request.Method, r.Request.Route, r.Request.Caller})
+					assert.Equal(t, []string{"key-1", "POST", "/orders", "key-1"},
+						[]string{id, r.Request.Method, r.Request.Route, r.Request.Caller})
 					user, lines := r.Request.Headers.Header("X-User", 0)
 					assert.Equal(t, "alice", user)
 					assert.Equal(t, 1, lines)
@@ -162,7 +163,8 @@ func TestRefusalResponse(t *testing.T) {
 
 	g := core.MustNew(core.Config{User: byUser, Refuse: func(_ context.Context, r *core.Refusal) *core.Response {
 		assert.Equal(t, "/orders", r.Request.Route)
-		return &core.Response{Status: 200, Header: []core.Field{{Name: "retry-after", Value: "60"}, {Name: "cache-control", Value: "private"}}}
+		return &core.Response{Status: 200, Header: []core.Field{
+			{Name: "retry-after", Value: "60"}, {Name: "cache-control", Value: "private"}}}
 	}}).MustGuard(core.Policy{})
 	c := post("{}", nil).doing(func(ctx context.Context) adapter.Capture {
 		return adapter.Capture{Response: core.RefusalResponse(ctx, r, &core.Request{Route: "/orders"})}
@@ -244,7 +246,8 @@ func TestRefuseOfAPolicy(t *testing.T) {
 		{nil, nil, "", "", ""},
 		{format("service", codes.KeyInvalid), nil, "service key_missing", "", "service in_progress"},
 		{nil, format("policy", codes.KeyMissing), "", "policy key_invalid", "policy in_progress"},
-		{format("service", codes.KeyInvalid), format("policy", codes.KeyMissing), "service key_missing", "policy key_invalid", "policy in_progress"},
+		{format("service", codes.KeyInvalid), format("policy", codes.KeyMissing),
+			"service key_missing", "policy key_invalid", "policy in_progress"},
 		{format("service", codes.KeyInvalid), format("policy", codes.KeyInvalid), "policy key_missing", "", "policy in_progress"},
 	} {
 		policy := core.ClientKey()

@@ -13,8 +13,9 @@ import (
 )
 
 // Seal says under which keys an engine keeps what customers have sent and got: who reads the store, or a dump of it, can't read
-// results, steps, remarks and settled answers, and can't guess parameters by their digests. Users, the keys that clients have chosen,
-// routes, names of policies and times stay readable. See docs/sealing.md: what is protected, in which order to switch it on, and the format.
+// results, steps, remarks and settled answers, and can't guess parameters by their digests. Users, the keys that clients have
+// chosen, routes, names of policies and times stay readable. See docs/sealing.md: what is protected, in which order to switch it
+// on, and the format.
 //
 // Results, steps and remarks are encrypted with AES-256-GCM, each under a key that is made (HKDF) of one of Keys, of what it is, and of
 // the stored key. So none is good in another place, and no number of records is too many for a key. Digests of parameters are
@@ -32,10 +33,10 @@ type Seal struct {
 	// DigestKey is the key of digests, of at least 32 random bytes. It does not rotate: under another one every operation whose key is
 	// made of parameters is a new one, and every key that a client has chosen, and used, is refused as reused (422).
 	DigestKey []byte `json:"-"`
-	// AllowUnsealed reads what is not sealed as well: what was stored before there was a Seal, and what somebody else writes into the
-	// store. It also knows the fingerprints of before. Switch it off when all of that has gone, after the longest Retention or
-	// RememberAbandoned: without it a retry of such an operation, under a key that its client has chosen, is refused as reused (422), and what
-	// was free begins anew.
+	// AllowUnsealed reads what is not sealed as well: what was stored before there was a Seal, and what somebody else writes into
+	// the store. It also knows the fingerprints of before. Switch it off when all of that has gone, after the longest Retention
+	// or RememberAbandoned: without it a retry of such an operation, under a key that its client has chosen, is refused as reused
+	// (422), and what was free begins anew.
 	AllowUnsealed bool
 	// OpenOnly opens, and seals nothing: for the deployment before the one that seals, so that each reads what the other stores, and for
 	// the one before a Seal is taken away. It needs AllowUnsealed.
@@ -55,11 +56,11 @@ var ErrSealed = errors.New("idem: what is stored can't be opened")
 //
 //	digest=<base64>,2027-01=<base64>,2026-07=<base64>
 //
-// An error names an entry by its number, or a key by its name, and holds nothing else of them. Empty text is an error: leave Config.Seal nil
-// to seal nothing.
+// An error names an entry by its number, or a key by its name, and holds nothing else of them. Empty text is an error: leave
+// Config.Seal nil to seal nothing.
 func ParseSeal(text string) (*Seal, error) {
 	if strings.TrimSpace(text) == "" {
-		return nil, errors.New("idem: the text of a Seal is empty; a name, '=' and base64 (openssl rand -base64 32) for each key are needed")
+		return nil, errors.New("idem: the text of a Seal is empty; it needs a name, '=' and base64 (openssl rand -base64 32) for each key")
 	}
 	var s Seal
 	for i, entry := range strings.Split(text, ",") {
@@ -72,7 +73,8 @@ func ParseSeal(text string) (*Seal, error) {
 		case !isKey && name == "open-only":
 			s.OpenOnly = true
 		case err != nil || len(key) == 0 || !named: // what is taken for a name may be a key: "<base64>="
-			return nil, fmt.Errorf("idem: entry %d of the text of a Seal is neither a name, '=' and base64 (openssl rand -base64 32), nor allow-unsealed or open-only", i+1)
+			return nil, fmt.Errorf("idem: entry %d of the text of a Seal is neither a name, '=' and base64 (openssl rand -base64 32), "+
+				"nor allow-unsealed or open-only", i+1)
 		case name != "digest" && strings.EqualFold(name, "digest"):
 			return nil, fmt.Errorf("idem: entry %d of the text of a Seal is called %s: digest is written in small letters", i+1, name)
 		case name != "digest":

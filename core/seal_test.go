@@ -98,10 +98,12 @@ var duplicates = map[string]func(t *testing.T, e *core.Engine) string{
 		return outcome(t, e.MustGuard(core.Policy{Key: core.Header(core.Required)}), post(`{"n":1}`, nil).withKey("k"))
 	},
 	"record that outlives it": func(t *testing.T, e *core.Engine) string {
-		return outcome(t, e.MustGuard(core.Policy{Key: core.Header(core.Required), RefuseExpired: time.Hour}), post(`{"n":1}`, nil).withKey("k"))
+		p := core.Policy{Key: core.Header(core.Required), RefuseExpired: time.Hour}
+		return outcome(t, e.MustGuard(p), post(`{"n":1}`, nil).withKey("k"))
 	},
 	"waiter": func(t *testing.T, e *core.Engine) string {
-		return outcome(t, e.MustGuard(core.Policy{Key: core.Header(core.Required), Duplicate: core.Wait(time.Second)}), post(`{"n":1}`, nil).withKey("k"))
+		p := core.Policy{Key: core.Header(core.Required), Duplicate: core.Wait(time.Second)}
+		return outcome(t, e.MustGuard(p), post(`{"n":1}`, nil).withKey("k"))
 	},
 	"token": func(t *testing.T, e *core.Engine) string {
 		g := e.MustGuard(core.Policy{Name: "pay", Key: core.Token(shopTokens)})
@@ -110,7 +112,8 @@ var duplicates = map[string]func(t *testing.T, e *core.Engine) string{
 	},
 	"task": func(t *testing.T, e *core.Engine) string {
 		task := e.MustTask(core.TaskPolicy{Name: "mail"})
-		r, err := core.Do(t.Context(), task, core.Call{Key: "k", Fingerprint: "f"}, func(context.Context) (string, error) { return "sent", nil })
+		r, err := core.Do(t.Context(), task, core.Call{Key: "k", Fingerprint: "f"},
+			func(context.Context) (string, error) { return "sent", nil })
 		switch refusal := new(core.Refusal); {
 		case errors.As(err, &refusal):
 			return string(refusal.Code)
@@ -198,7 +201,8 @@ func TestSealOfRuns(t *testing.T) {
 	s := sealedBy(records, sealUnder("a"))
 	g := s.MustGuard(core.Policy{Key: core.Header(core.Required)})
 	within := func(key string, do func(*core.Run)) {
-		serve(t, g, post("{}", nil).withKey(key).doing(func(ctx context.Context) adapter.Capture { do(core.RunFrom(ctx)); return answer(201, "") }))
+		handler := func(ctx context.Context) adapter.Capture { do(core.RunFrom(ctx)); return answer(201, "") }
+		serve(t, g, post("{}", nil).withKey(key).doing(handler))
 	}
 	var stored []byte
 	within("k", func(r *core.Run) {
@@ -397,8 +401,9 @@ func TestSealDigests(t *testing.T) {
 	sum := sha256.Sum256([]byte("to alice"))
 	assert.Equal(t, hex.EncodeToString(sum[:]), sealedBy(records, nil).MustTask(core.TaskPolicy{Name: "mail"}).Digest([]byte("to alice")))
 	long := strings.Repeat("to alice", 9)
+	one := func(context.Context) (int, error) { return 1, nil }
 	for _, fingerprint := range []string{"", long, "to alice"} {
-		_, err = core.Do(t.Context(), task, core.Call{Key: "k" + fingerprint, Fingerprint: fingerprint}, func(context.Context) (int, error) { return 1, nil })
+		_, err = core.Do(t.Context(), task, core.Call{Key: "k" + fingerprint, Fingerprint: fingerprint}, one)
 		require.NoError(t, err)
 		key = e.last().Key
 		want := ""
@@ -407,7 +412,7 @@ func TestSealDigests(t *testing.T) {
 		}
 		assert.Equal(t, want, record(t, records, key.Raw()).Fingerprint)
 	}
-	_, err = core.Do(t.Context(), task, core.Call{Key: "kto alice", Fingerprint: "to bob"}, func(context.Context) (int, error) { return 1, nil })
+	_, err = core.Do(t.Context(), task, core.Call{Key: "kto alice", Fingerprint: "to bob"}, one)
 	assert.ErrorIs(t, err, codes.KeyReused)
 }
 
@@ -435,7 +440,8 @@ func TestSealForOperators(t *testing.T) {
 	}
 	own, op := ops(s)
 	assert.Equal(t, "order of a book", op.Remark)
-	require.NoError(t, own.Settle(t.Context(), op, &core.Response{Status: 202, Body: []byte("refunded")}, time.Hour, operations.By{Actor: "ana", Reason: "the bank says so"}))
+	refunded := &core.Response{Status: 202, Body: []byte("refunded")}
+	require.NoError(t, own.Settle(t.Context(), op, refunded, time.Hour, operations.By{Actor: "ana", Reason: "the bank says so"}))
 	r := record(t, records, key)
 	assert.NotRegexp(t, "refunded|bank", string(r.Result)+r.Remark)
 	serve(t, g, post(`{"n":1}`, nil))
@@ -460,7 +466,8 @@ func TestSealForOperators(t *testing.T) {
 	}
 }
 
-// TestOperatorsWithoutSeal: without its keys, or the will to seal, nothing of a service that seals is settled, and no reason is stored that everybody can read.
+// TestOperatorsWithoutSeal: without its keys, or the will to seal, nothing of a service that seals is settled, and no reason is
+// stored that everybody can read.
 func TestOperatorsWithoutSeal(t *testing.T) {
 	var seen events
 	records := newStore(t)
@@ -514,14 +521,16 @@ func TestSealFaults(t *testing.T) {
 		seal  *core.Seal
 		field string
 	}{
-		"no key": {sealUnder(), "Config.Seal.Keys"}, "one name twice": {&core.Seal{DigestKey: secret("digest").Key, Keys: []core.Secret{secret("a"), {Name: "a", Key: secret("b").Key}}}, "Config.Seal.Keys"},
-		"short":         {&core.Seal{DigestKey: secret("digest").Key, Keys: []core.Secret{{Name: "a", Key: secret("").Key[:31]}}}, "Config.Seal.Keys"},
-		"no reader":     {&core.Seal{Keys: sealUnder("a").Keys, DigestKey: secret("digest").Key, OpenOnly: true}, "Config.Seal.OpenOnly"},
-		"no digest key": {&core.Seal{Keys: sealUnder("a").Keys}, "Config.Seal.DigestKey"},
-		"one for both":  {&core.Seal{Keys: sealUnder("a").Keys, DigestKey: secret("a").Key}, "Config.Seal.DigestKey"},
+		"no key": {sealUnder(), "Keys"},
+		"one name twice": {&core.Seal{DigestKey: secret("digest").Key, Keys: []core.Secret{secret("a"), {Name: "a", Key: secret("b").Key}}},
+			"Keys"},
+		"short":         {&core.Seal{DigestKey: secret("digest").Key, Keys: []core.Secret{{Name: "a", Key: secret("").Key[:31]}}}, "Keys"},
+		"no reader":     {&core.Seal{Keys: sealUnder("a").Keys, DigestKey: secret("digest").Key, OpenOnly: true}, "OpenOnly"},
+		"no digest key": {&core.Seal{Keys: sealUnder("a").Keys}, "DigestKey"},
+		"one for both":  {&core.Seal{Keys: sealUnder("a").Keys, DigestKey: secret("a").Key}, "DigestKey"},
 	} {
 		_, err := core.New(core.Config{Seal: tc.seal})
-		assert.Equal(t, []string{tc.field}, faultyFields(t, err), name)
+		assert.Equal(t, []string{"Config.Seal." + tc.field}, faultyFields(t, err), name)
 		assert.NotContains(t, err.Error(), "0123")
 		_, err = core.ParseSeal(text(tc.seal))
 		require.Error(t, err, name)
@@ -535,7 +544,9 @@ func TestSealFaults(t *testing.T) {
 		_, err := core.ParseSeal(empty)
 		assert.ErrorContains(t, err, "the text of a Seal is empty")
 	}
-	for _, bad := range []string{"digest", "digest=0123!", "0123456789abcdef", "0123456789abcdef=", "a:0123456789abcdef=", "a,0123456789abcdef==", "a b=0123456789abcdef", text(want) + ",", "Digest" + strings.TrimPrefix(text(want), "digest"), text(want) + ",digest=" + base64.StdEncoding.EncodeToString(want.DigestKey)} {
+	for _, bad := range []string{"digest", "digest=0123!", "0123456789abcdef", "0123456789abcdef=", "a:0123456789abcdef=",
+		"a,0123456789abcdef==", "a b=0123456789abcdef", text(want) + ",", "Digest" + strings.TrimPrefix(text(want), "digest"),
+		text(want) + ",digest=" + base64.StdEncoding.EncodeToString(want.DigestKey)} {
 		_, err := core.ParseSeal(bad)
 		assert.ErrorContains(t, err, "the text of a Seal")
 		assert.NotContains(t, err.Error(), "0123")

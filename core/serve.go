@@ -49,8 +49,8 @@ func (f *httpOperation) serve(ctx context.Context) error {
 	case toReplay:
 		if d.refusal, d.cause = f.replayable(ctx, d.grant); d.refusal == nil {
 			err := f.x.Answer(&f.resp)
-			g.observe(ctx, Event{Kind: Replayed, Route: id.route, Key: id.key, ID: d.grant.ID, Remark: d.grant.Remark, Status: f.resp.Status, Waited: d.waited,
-				Err: d.cause})
+			g.observe(ctx, Event{Kind: Replayed, Route: id.route, Key: id.key, ID: d.grant.ID, Remark: d.grant.Remark,
+				Status: f.resp.Status, Waited: d.waited, Err: d.cause})
 			return err
 		}
 	}

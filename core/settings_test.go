@@ -111,7 +111,8 @@ var contradictions = map[string]string{
 // Every field has settings, and all pairs of settings but these go together.
 func TestEveryPairOfSettingsIsDecided(t *testing.T) {
 	found := map[string]string{}
-	fields := slices.DeleteFunc(reflect.VisibleFields(reflect.TypeFor[core.Policy]()), func(f reflect.StructField) bool { return f.Anonymous })
+	embedded := func(f reflect.StructField) bool { return f.Anonymous }
+	fields := slices.DeleteFunc(reflect.VisibleFields(reflect.TypeFor[core.Policy]()), embedded)
 	for i, a := range fields {
 		require.NotEmpty(t, settings[a.Name], "%s: no settings", a.Name)
 		for _, b := range fields[:i] {
@@ -158,10 +159,10 @@ func TestSettingsInThrees(t *testing.T) {
 		policy core.Policy
 		faults []string
 	}{
-		"nor after a failure that may have taken effect": {lock(core.Record{Retention: time.Hour, OnFailure: core.Abandon}), []string{"Policy.Retention"}},
-		"failures are kept":            {lock(core.Record{Retention: time.Hour, OnFailure: core.Keep}), nil},
-		"what Reconcile finds is kept": {lock(core.Record{Retention: time.Hour, Abandoned: core.Uncertain(reconcile)}), nil},
-		"Failed sees the body":         {core.Policy{Duplicate: core.Reject(""), Failed: core.FailedByCode("code"), ResponseLimit: 10}, nil},
+		"nor an abandoned failure": {lock(core.Record{Retention: time.Hour, OnFailure: core.Abandon}), []string{"Policy.Retention"}},
+		"failures are kept":        {lock(core.Record{Retention: time.Hour, OnFailure: core.Keep}), nil},
+		"what was found is kept":   {lock(core.Record{Retention: time.Hour, Abandoned: core.Uncertain(reconcile)}), nil},
+		"Failed sees the body":     {core.Policy{Duplicate: core.Reject(""), Failed: core.FailedByCode("code"), ResponseLimit: 10}, nil},
 	} {
 		_, err := e.Guard(tc.policy)
 		if tc.faults == nil {
@@ -267,7 +268,9 @@ func TestSettingsOfTasks(t *testing.T) {
 }
 
 func TestDuplicatesPrintAsTheirCalls(t *testing.T) {
-	for want, d := range map[string]core.Duplicate{"Replay()": {}, "Wait(5s)": core.Wait(5 * time.Second), `Reject("no")`: core.Reject("no")} {
+	for want, d := range map[string]core.Duplicate{
+		"Replay()": {}, "Wait(5s)": core.Wait(5 * time.Second), `Reject("no")`: core.Reject("no"),
+	} {
 		assert.Equal(t, want, d.String())
 		assert.Equal(t, want[0] == 'R' && want[2] == 'j', d.IsReject())
 	}

@@ -171,11 +171,12 @@ func (c *runContext) settlePanic(told adapter.Ending) {
 	_ = c.settle(outcome{ending: c.ending(told), panicked: true, result: unavailable})
 }
 
-var errRunsOn = errors.New("idem: a timeout inside the guard has answered, and the handler may run on; mount the guard inside the timeout, around the handler")
+var errRunsOn = errors.New("idem: a timeout inside the guard has answered, and the handler may run on; mount the guard inside the timeout")
 
 // answer settles the run by what the handler has answered, and sends that, or has refuse send what the client gets instead. The
 // result is made in buf, which is returned as it has grown.
-func (c *runContext) answer(x adapter.Exchange, echo *[2]Field, captured *adapter.Capture, buf []byte, refuse func(*Refusal) error) ([]byte, error) {
+func (c *runContext) answer(x adapter.Exchange, echo *[2]Field, captured *adapter.Capture, buf []byte,
+	refuse func(*Refusal) error) ([]byte, error) {
 	settled := false
 	defer func() {
 		if !settled { // Policy.Failed has panicked, or an observer: the client gets the handler's answer

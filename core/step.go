@@ -11,8 +11,8 @@ import (
 	"github.com/idem-go/idem/core/store"
 )
 
-// Step runs fn once for the operation of the run to which ctx belongs, and remembers what it returned in the operation's record. When the operation
-// runs again, after a crash or a failure that may be tried again, Step returns that without calling fn.
+// Step runs fn once for the operation of the run to which ctx belongs, and remembers what it returned in the operation's record.
+// When the operation runs again, after a crash or a failure that may be tried again, Step returns that without calling fn.
 //
 //	charge, err := core.Step(ctx, "charge", func(ctx context.Context) (Charge, error) {
 //		key, err := core.RunFrom(ctx).Derive("stripe/charge")
@@ -22,18 +22,19 @@ import (
 // fn ends before its result is written. If the process dies in between, the step runs again: what it calls downstream needs a key from
 // [Run.Derive]. A step whose fn returns an error or panics is not remembered; Step returns the error as it is.
 //
-// The result is stored as by [Do]: as it is if T is []byte, else as JSON. A result that would be another one when it is read, or can't be written
-// because the claim is lost ([store.ErrLost]) or the store fails, is returned with an error: the step has run, and runs again in the
-// next attempt. So is one that does not fit: all results of an operation together have at most 64 KiB, and so have the names. Each step that runs
-// costs one round trip to the store. When the operation is done, its steps are forgotten.
+// The result is stored as by [Do]: as it is if T is []byte, else as JSON. A result that would be another one when it is read, or
+// can't be written because the claim is lost ([store.ErrLost]) or the store fails, is returned with an error: the step has run,
+// and runs again in the next attempt. So is one that does not fit: all results of an operation together have at most 64 KiB, and
+// so have the names. Each step that runs costs one round trip to the store. When the operation is done, its steps are forgotten.
 //
-// name tells the steps of an operation apart; a second step of a run with the same name is an error, but one that has failed may be tried
-// again. It has 1 to 255 bytes. A run that has lost its lease begins no step once it knows ([ErrLeaseLost]). Steps may run concurrently, and within others. A step that was remembered by an earlier version of
-// the program counts: give one that has changed its meaning another name. A remembered result that is no T is an error.
+// name tells the steps of an operation apart; a second step of a run with the same name is an error, but one that has failed may
+// be tried again. It has 1 to 255 bytes. A run that has lost its lease begins no step once it knows ([ErrLeaseLost]). Steps may
+// run concurrently, and within others. A step that was remembered by an earlier version of the program counts: give one that has
+// changed its meaning another name. A remembered result that is no T is an error.
 //
-// It is also an error to call Step in the function of a RunTx or DoTx: a rollback would leave the step finished. The same goes for a
-// store that can't remember steps ([store.Capabilities].Checkpoint), and, by errors.Is [codes.NoRun], for a context that belongs to no run. If a guard
-// has let the request pass ([Run.Unprotected]), Step just calls fn.
+// It is also an error to call Step in the function of a RunTx or DoTx: a rollback would leave the step finished. The same goes
+// for a store that can't remember steps ([store.Capabilities].Checkpoint), and, by errors.Is [codes.NoRun], for a context that
+// belongs to no run. If a guard has let the request pass ([Run.Unprotected]), Step just calls fn.
 //
 // See docs/steps.md for what steps are good for, and when a workflow engine is.
 func Step[T any](ctx context.Context, name string, fn func(ctx context.Context) (T, error)) (T, error) {
@@ -87,7 +88,7 @@ const maxSteps = 64 << 10
 
 var (
 	errStepName   = errors.New("idem: Step: a name has 1 to 255 bytes")
-	errStepInTx   = errors.New("idem: Step: called in the function of a RunTx or DoTx, whose rollback would leave the step finished; call it before or afterwards")
+	errStepInTx   = errors.New("idem: Step: called in a RunTx or DoTx, whose rollback would leave the step finished; call it outside")
 	errStepsFull  = fmt.Errorf("the results of all steps, or their names, would have more than %d bytes", maxSteps)
 	errStepsKind  = errors.New("idem: Step: the record's steps were written by a later version")
 	errNoSteps    = "idem: Step: the store, a %T, can't remember steps: it needs store.Capabilities.Checkpoint"
@@ -228,8 +229,8 @@ func (r *Run) remember(ctx context.Context, p *progress, name string, result []b
 	return nil
 }
 
-// BeginTx says that a transaction has begun whose rollback would not undo what [Step] remembers: until end is called, Step is an error. It is
-// for stores. r may be nil.
+// BeginTx says that a transaction has begun whose rollback would not undo what [Step] remembers: until end is called, Step is an
+// error. It is for stores. r may be nil.
 func (r *Run) BeginTx() (end func()) {
 	if r == nil {
 		return noCancel

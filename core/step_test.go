@@ -58,7 +58,8 @@ func TestStepsRunOnce(t *testing.T) {
 		for i := range 3 {
 			attempt(t, g, func(ctx context.Context) error {
 				attempts = append(attempts, core.RunFrom(ctx).Attempt())
-				bytes, err := core.Step(ctx, "bytes", func(context.Context) ([]byte, error) { ran["bytes"]++; return []byte("\xff\x00"), nil })
+				bytes, err := core.Step(ctx, "bytes",
+					func(context.Context) ([]byte, error) { ran["bytes"]++; return []byte("\xff\x00"), nil })
 				require.NoError(t, err)
 				assert.Equal(t, "\xff\x00", string(bytes))
 				clear(bytes)
@@ -100,8 +101,8 @@ func TestStepsAreForgotten(t *testing.T) {
 		end  func(*core.Run) adapter.Capture
 		runs int // of the step, in two attempts
 	}{
-		"done": {status(201), 2}, "402": {status(402), 2}, "502, released": {func(r *core.Run) adapter.Capture { r.Release(); return answer(502, "") }, 2},
-		"502": {status(502), 1},
+		"done": {status(201), 2}, "402": {status(402), 2}, "502": {status(502), 1},
+		"502, released": {func(r *core.Run) adapter.Capture { r.Release(); return answer(502, "") }, 2},
 	} {
 		bubble(t, name, func(t *testing.T) {
 			g := core.MustNew(core.Config{User: byUser}).MustGuard(core.Policy{})
@@ -136,8 +137,10 @@ func TestStepsOfSignedEvents(t *testing.T) {
 	p := core.SignedEvent()
 	p.Name = "stripe"
 	g, runs := core.MustNew(core.Config{}).MustGuard(p), 0
-	for _, end := range []adapter.Capture{answer(422, ""), {Ending: adapter.Unrendered, Err: core.NewRefusal(codes.KeyReused, nil)}, answer(201, "")} {
-		require.NoError(t, g.Serve(core.WithCallerEvent(t.Context(), "stripe", "evt_1"), post("{}", nil).doing(func(ctx context.Context) adapter.Capture {
+	ctx := core.WithCallerEvent(t.Context(), "stripe", "evt_1")
+	reused := adapter.Capture{Ending: adapter.Unrendered, Err: core.NewRefusal(codes.KeyReused, nil)}
+	for _, end := range []adapter.Capture{answer(422, ""), reused, answer(201, "")} {
+		require.NoError(t, g.Serve(ctx, post("{}", nil).doing(func(ctx context.Context) adapter.Capture {
 			_, err := core.Step(ctx, "s", func(context.Context) (int, error) { runs++; return 1, nil })
 			require.NoError(t, err)
 			return end
@@ -220,7 +223,8 @@ func TestStepErrors(t *testing.T) {
 	_, err := core.Step(t.Context(), "s", one)
 	assert.ErrorIs(t, err, codes.NoRun)
 	for _, seal := range []*core.Seal{nil, sealUnder("a")} {
-		attempt(t, core.MustNew(core.Config{User: byUser, Service: "s", Store: shared{newStore(t)}, Seal: seal}).MustGuard(core.Policy{}), func(ctx context.Context) error {
+		e := core.MustNew(core.Config{User: byUser, Service: "s", Store: shared{newStore(t)}, Seal: seal})
+		attempt(t, e.MustGuard(core.Policy{}), func(ctx context.Context) error {
 			_, err := core.Step(ctx, "s", unwanted[int](t, "it would not be remembered"))
 			assert.ErrorContains(t, err, "Checkpoint")
 			assert.ErrorContains(t, err, "core_test.shared", "the store that somebody has chosen")
@@ -318,7 +322,8 @@ func TestAStaleRunsStep(t *testing.T) {
 			return fail(ctx, key, owner, goesOn)
 		}
 		p := core.Policy{Record: core.Record{Lease: time.Second}}
-		slow := core.MustNew(core.Config{User: byUser, Store: &spy{Store: records, can: &can, renew: func(context.Context) error { return errDown }}}).MustGuard(p)
+		unrenewed := &spy{Store: records, can: &can, renew: func(context.Context) error { return errDown }}
+		slow := core.MustNew(core.Config{User: byUser, Store: unrenewed}).MustGuard(p)
 		other := core.MustNew(core.Config{User: byUser, Store: records}).MustGuard(p)
 		attempt(t, slow, func(ctx context.Context) error {
 			fails = 3

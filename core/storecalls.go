@@ -33,7 +33,8 @@ func (e *Engine) call(ctx context.Context, name string, call func() error) error
 // without it, and full is true: that the operation has been done must be remembered, and takes no
 // more room than the record already has. known is how much longer the key is known than the result is kept; zero: no longer.
 // calling is the call's context, ctx the caller's.
-func (e *Engine) complete(ctx, calling context.Context, key Key, owner store.Owner, result []byte, retention, known time.Duration) (full bool, err error) {
+func (e *Engine) complete(ctx, calling context.Context, key Key, owner store.Owner, result []byte,
+	retention, known time.Duration) (full bool, err error) {
 	complete := func(result []byte) error {
 		return e.call(ctx, "complete", func() error {
 			if known > 0 {
@@ -131,6 +132,6 @@ func (e *Engine) releaseFailed(key Key, owner store.Owner, err error) {
 		defer func() { <-e.cleanups }()
 		calling, cancel := e.storeContext(context.Background())
 		defer cancel()
-		_ = e.call(context.Background(), "release", func() error { return e.store.Release(calling, key.raw, owner) }) // the first failure has been reported
+		_ = e.call(context.Background(), "release", func() error { return e.store.Release(calling, key.raw, owner) }) // has been reported
 	}()
 }

@@ -44,9 +44,8 @@ func TestLostAnswerOfAcquireIsCleanedUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var told []string
 		records := &spy{Store: newStore(t), acquire: hang, after: true}
-		g := core.MustNew(core.Config{User: byUser, Store: records, ObserveStore: func(_ context.Context, call string, _ time.Duration, _ error) {
-			told = append(told, call)
-		}}).MustGuard(core.Policy{})
+		observe := func(_ context.Context, call string, _ time.Duration, _ error) { told = append(told, call) }
+		g := core.MustNew(core.Config{User: byUser, Store: records, ObserveStore: observe}).MustGuard(core.Policy{})
 		assert.Equal(t, "store_unavailable", serve(t, g, post("{}", nil)).code())
 		synctest.Wait()
 		assert.Equal(t, []string{"acquire", "release"}, told)
@@ -149,10 +148,11 @@ func TestObserveStore(t *testing.T) {
 		records.can = &store.Capabilities{InProcess: true, Checkpoint: can.Checkpoint, Fail: can.Fail}
 		type ofRequest struct{}
 		request := context.WithValue(t.Context(), ofRequest{}, "request")
-		e := core.MustNew(core.Config{User: byUser, Store: records, ObserveStore: func(ctx context.Context, call string, took time.Duration, err error) {
+		observe := func(ctx context.Context, call string, took time.Duration, err error) {
 			told = append(told, fmt.Sprint(call, " ", took, " ", err))
 			assert.Equal(t, "request", ctx.Value(ofRequest{}), call)
-		}})
+		}
+		e := core.MustNew(core.Config{User: byUser, Store: records, ObserveStore: observe})
 		g := e.MustGuard(core.Policy{Record: core.Record{Lease: 30 * time.Second}})
 		long := func(context.Context) { time.Sleep(12 * time.Second) }
 		renew := func(ctx context.Context) { require.NoError(t, core.RunFrom(ctx).Renew(ctx)) }
@@ -167,11 +167,13 @@ func TestObserveStore(t *testing.T) {
 			want []string
 		}{
 			{nil, []string{"acquire 1s <nil>"}},
-			{post("{}", nil).after(long), []string{"acquire 1s <nil>", "renew 1s <nil>", "complete 0s " + errDown.Error(), "complete 0s <nil>"}},
+			{post("{}", nil).after(long),
+				[]string{"acquire 1s <nil>", "renew 1s <nil>", "complete 0s " + errDown.Error(), "complete 0s <nil>"}},
 			{post("{}", nil), []string{"acquire 1s <nil>"}},
 			{post("[1]", nil).doing(handlerOf(500)), []string{"acquire 1s <nil>", "release 1s <nil>"}},
 			{post("[3]", nil).doing(handlerOf(502)).after(step), []string{"acquire 1s <nil>", "checkpoint 0s <nil>", "fail 0s <nil>"}},
-			{post("[2]", nil).doing(endsWith(adapter.Cut)).after(renew), []string{"acquire 1s <nil>", "renew 1s <nil>", "abandon 1s <nil>"}},
+			{post("[2]", nil).doing(endsWith(adapter.Cut)).after(renew),
+				[]string{"acquire 1s <nil>", "renew 1s <nil>", "abandon 1s <nil>"}},
 		} {
 			if tc.c != nil {
 				serveFor(t, request, g, tc.c)

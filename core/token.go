@@ -107,7 +107,8 @@ type Tokens struct {
 // NewTokens returns an issuer. It reports every fault of c at once, each as a *[ConfigError].
 func NewTokens(c TokenConfig) (*Tokens, error) {
 	f := faults{of: "TokenConfig"}
-	f.addIf(c.Lifetime < 0 || c.Lifetime > maxTokenLifetime, "Lifetime", "is %v; it must be positive, and at most %v", c.Lifetime, maxTokenLifetime)
+	f.addIf(c.Lifetime < 0 || c.Lifetime > maxTokenLifetime, "Lifetime",
+		"is %v; it must be positive, and at most %v", c.Lifetime, maxTokenLifetime)
 	for i, secret := range c.Secrets {
 		f.addSecret("Secrets", fmt.Sprintf("the one at %d ", i), secret)
 		f.addIf(slices.ContainsFunc(c.Secrets[:i], func(other []byte) bool { return bytes.Equal(other, secret) }),
@@ -163,7 +164,8 @@ type tokenKey struct {
 // TokenInput returns the hidden input element with token for an HTML form, for html/template. The element forbids
 // browsers to restore its value when the page is reloaded: they would put the used token into the new form.
 func TokenInput(token string) template.HTML {
-	return template.HTML(`<input type="hidden" name="` + TokenField + `" value="` + template.HTMLEscapeString(token) + `" autocomplete="off">`)
+	return template.HTML(`<input type="hidden" name="` + TokenField +
+		`" value="` + template.HTMLEscapeString(token) + `" autocomplete="off">`)
 }
 
 // NewToken issues a token for the user of r. An error is a *[Refusal]: user_missing, rate_limited, or
@@ -227,7 +229,8 @@ func (g *Guard) serveToken(ctx context.Context, x adapter.Exchange) error {
 		g.observe(ctx, Event{Kind: Refused, Route: endpoint(&r), Status: refused.Status, Code: refused.Code, Err: refused.cause})
 		return x.Answer(g.response(ctx, refused, &r))
 	}
-	answer := Response{Status: 200, Header: []Field{{Name: "Content-Type", Value: "application/json"}, {Name: "Cache-Control", Value: "no-store"}}}
+	answer := Response{Status: 200, Header: []Field{
+		{Name: "Content-Type", Value: "application/json"}, {Name: "Cache-Control", Value: "no-store"}}}
 	answer.Body = []byte(`{"token":"` + token + `"}`) // nothing of it needs an escape
 	return x.Answer(&answer)
 }
@@ -446,16 +449,16 @@ func (k *tokenKey) compile(g *Guard, f *faults) {
 	p, t := &g.policy, k.tokens
 	g.compileParameters(f, &k.parameters)
 	f.addIf(p.Name == "", "Name", "is empty; it is the purpose to which a token is bound")
-	f.addIf(p.OnSuccess == Release, "OnSuccess", "is Release, with which a token could be used again and again (a handler can release its own run with Run.Release)")
+	f.addIf(p.OnSuccess == Release, "OnSuccess", "is Release: a token could be used again and again (Run.Release releases a single run)")
 	if t == nil {
 		f.add("Key", "Token was given no Tokens")
 		return
 	}
-	const why = "is %v: a token could be used again when its record is forgotten; at least %v, the token's lifetime and 5 minutes, are needed"
+	const why = "is %v: a token could be used again when its record is forgotten; at least %v, its lifetime and 5 minutes, are needed"
 	f.addIf(p.Retention > 0 && p.Retention < t.outlasting(), "Retention", why, p.Retention, t.outlasting())
 	f.addIf(p.RememberAbandoned > 0 && p.RememberAbandoned < t.outlasting(), "RememberAbandoned", why, p.RememberAbandoned, t.outlasting())
 	f.addIf(t.random && !g.engine.can.InProcess, "Key",
-		"is a Token with a random secret, and the store is not one of the process: the others could not check what it issues; set TokenConfig.Secrets")
+		"is a Token with a random secret: processes that share the store could not check its tokens; set TokenConfig.Secrets")
 }
 
 func (k *tokenKey) defaults(p *Policy) {

@@ -48,8 +48,8 @@ func (u *unsettled) plan() (record Disposition, retention, known time.Duration) 
 	return Keep, retention, known
 }
 
-// maxRenewals is how often a lease is renewed while the store does not take the record. Then it gets the record without the result; where there is none,
-// the lease passes.
+// maxRenewals is how often a lease is renewed while the store does not take the record. Then it gets the record without the
+// result; where there is none, the lease passes.
 const maxRenewals = 3
 
 // call has the store take the record.

@@ -136,9 +136,10 @@ func tellsOfSecret(name string) bool {
 }
 
 // secretWords are those that [UserFromHeader] names.
-var secretWords = []string{"authorization", "authentication", "bearer", "jwt", "saml", "token", "tokens", "authtoken", "accesstoken", "csrf",
-	"csrftoken", "xsrf", "xsrftoken", "key", "keys", "keyid", "apikey", "apikeys", "apikeyid", "accesskey", "secret", "secrets", "pass", "password", "passwd",
-	"passphrase", "passcode", "pwd", "pin", "otp", "cookie", "session", "sessionid", "sid", "credential", "credentials", "signature", "sig"}
+var secretWords = []string{"authorization", "authentication", "bearer", "jwt", "saml", "token", "tokens", "authtoken", "accesstoken",
+	"csrf", "csrftoken", "xsrf", "xsrftoken", "key", "keys", "keyid", "apikey", "apikeys", "apikeyid", "accesskey", "secret", "secrets",
+	"pass", "password", "passwd", "passphrase", "passcode", "pwd", "pin", "otp", "cookie", "session", "sessionid", "sid",
+	"credential", "credentials", "signature", "sig"}
 
 // UserFromRealIP takes the user from the X-Real-IP header field, which a proxy in front must set, in place of
 // any that the client sends. All clients behind one address are one user.

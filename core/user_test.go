@@ -40,27 +40,29 @@ func TestUserSources(t *testing.T) {
 		header string // "Name: value"
 		want   string
 	}{
-		"header":                  {byUser, "X-User: bob", "bob"},
-		"header, escaped":         {byUser, "X-User: aM=POST /ordersP=%", "aM%3DPOST%20/ordersP%3D%25"},
-		"header, as a mark":       {byUser, "X-User: 1#10.0.0.1", "1%2310.0.0.1"},
-		"header, hash tag":        {byUser, "X-User: {slot}", "%7Bslot%7D"},
-		"header missing":          {byUser, "", "user_missing"},
-		"header empty":            {byUser, "X-User: ", "user_missing"},
-		"64 bytes":                {byUser, "X-User: " + strings.Repeat("a", 64), strings.Repeat("a", 64)},
-		"65 bytes are hashed":     {byUser, "X-User: " + strings.Repeat("a", 65), "#Y1NhxIu56rFBmOduqKt_GkFoXWrWKqkUbTAdTxfrCuA"},
-		"authorization is hashed": {core.UserFromSecretHeader("Authorization"), "Authorization: Bearer x", "#uTem_WB082UJMN2ajD6lH6UChGpTAddMJSx2iu923No"},
-		"real IP":                 {core.UserFromRealIP(), "X-Real-Ip: 10.1.2.3", "10.1.2.3"},
-		"address":                 {core.UserFromRemoteAddr(), "", "192.0.2.1"},
-		"fallback not needed":     {core.FirstUser(byUser, core.UserFromRemoteAddr()), "X-User: bob", "bob"},
-		"fallback":                {core.FirstUser(byUser, core.UserFromRemoteAddr()), "", "1#192.0.2.1"},
-		"nested fallback":         {core.FirstUser(byUser, core.FirstUser(byUser, core.UserFromRemoteAddr())), "", "1.1#192.0.2.1"},
-		"fallback, hashed":        {core.FirstUser(byUser, core.UserFromSecretHeader("Authorization")), "Authorization: Bearer x", "1##uTem_WB082UJMN2ajD6lH6UChGpTAddMJSx2iu923No"},
-		"nobody at all":           {core.FirstUser(byUser, core.UserFromRealIP()), "", "user_missing"},
-		"shared":                  {core.SharedByAllCallers(), "X-User: bob", ""},
-		"function":                {byFunc(core.User{ID: "f"}, nil), "", "f"},
-		"function without":        {byFunc(core.User{}, nil), "", "user_missing"},
-		"function fails":          {byFunc(core.User{ID: "f"}, errDown), "", "user_missing"},
-		"no fallback on failure":  {core.FirstUser(byFunc(core.User{}, errDown), core.UserFromRemoteAddr()), "", "user_missing"},
+		"header":              {byUser, "X-User: bob", "bob"},
+		"header, escaped":     {byUser, "X-User: aM=POST /ordersP=%", "aM%3DPOST%20/ordersP%3D%25"},
+		"header, as a mark":   {byUser, "X-User: 1#10.0.0.1", "1%2310.0.0.1"},
+		"header, hash tag":    {byUser, "X-User: {slot}", "%7Bslot%7D"},
+		"header missing":      {byUser, "", "user_missing"},
+		"header empty":        {byUser, "X-User: ", "user_missing"},
+		"64 bytes":            {byUser, "X-User: " + strings.Repeat("a", 64), strings.Repeat("a", 64)},
+		"65 bytes are hashed": {byUser, "X-User: " + strings.Repeat("a", 65), "#Y1NhxIu56rFBmOduqKt_GkFoXWrWKqkUbTAdTxfrCuA"},
+		"authorization is hashed": {core.UserFromSecretHeader("Authorization"), "Authorization: Bearer x",
+			"#uTem_WB082UJMN2ajD6lH6UChGpTAddMJSx2iu923No"},
+		"real IP":             {core.UserFromRealIP(), "X-Real-Ip: 10.1.2.3", "10.1.2.3"},
+		"address":             {core.UserFromRemoteAddr(), "", "192.0.2.1"},
+		"fallback not needed": {core.FirstUser(byUser, core.UserFromRemoteAddr()), "X-User: bob", "bob"},
+		"fallback":            {core.FirstUser(byUser, core.UserFromRemoteAddr()), "", "1#192.0.2.1"},
+		"nested fallback":     {core.FirstUser(byUser, core.FirstUser(byUser, core.UserFromRemoteAddr())), "", "1.1#192.0.2.1"},
+		"fallback, hashed": {core.FirstUser(byUser, core.UserFromSecretHeader("Authorization")), "Authorization: Bearer x",
+			"1##uTem_WB082UJMN2ajD6lH6UChGpTAddMJSx2iu923No"},
+		"nobody at all":          {core.FirstUser(byUser, core.UserFromRealIP()), "", "user_missing"},
+		"shared":                 {core.SharedByAllCallers(), "X-User: bob", ""},
+		"function":               {byFunc(core.User{ID: "f"}, nil), "", "f"},
+		"function without":       {byFunc(core.User{}, nil), "", "user_missing"},
+		"function fails":         {byFunc(core.User{ID: "f"}, errDown), "", "user_missing"},
+		"no fallback on failure": {core.FirstUser(byFunc(core.User{}, errDown), core.UserFromRemoteAddr()), "", "user_missing"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := post("", nil)
@@ -132,18 +134,19 @@ func always(u core.User) core.UserSource {
 func TestHeadersThatTellOfSecretsAreHashed(t *testing.T) {
 	const secret = "s3cr3t-of-alice"
 	for _, name := range []string{
-		"X-Api-Key", "Api-Key", "X-ApiKey", "Api_key", "X-Key", "X-Access-Key", "Ocp-Apim-Subscription-Key", "X-Functions-Key", "X-Goog-Api-Key",
-		"X-Auth", "X-Auth-Token", "Authorization", "Proxy-Authorization", "X-Amz-Security-Token", "X-Amz-Signature", "X-Csrf", "X-Csrf-Token", "X-Xsrf-Token",
-		"Cookie", "X-Session", "X-Session-Id", "Sid", "X-Password", "X-Passwd", "X-Passphrase", "X-Pin", "X-Otp", "X-Pwd", "X-Credentials",
-		"X-Jwt", "X-Jwt-Assertion", "X-Saml-Assertion", "X-Bearer", "X-Client-Secret", "X-Sig",
+		"X-Api-Key", "Api-Key", "X-ApiKey", "Api_key", "X-Key", "X-Access-Key", "Ocp-Apim-Subscription-Key", "X-Functions-Key",
+		"X-Goog-Api-Key", "X-Auth", "X-Auth-Token", "Authorization", "Proxy-Authorization", "X-Amz-Security-Token", "X-Amz-Signature",
+		"X-Csrf", "X-Csrf-Token", "X-Xsrf-Token", "Cookie", "X-Session", "X-Session-Id", "Sid", "X-Password", "X-Passwd", "X-Passphrase",
+		"X-Pin", "X-Otp", "X-Pwd", "X-Credentials", "X-Jwt", "X-Jwt-Assertion", "X-Saml-Assertion", "X-Bearer", "X-Client-Secret", "X-Sig",
 		"X-Keys", "X-ApiKeyId", "X-Api-KeyId", "X_Key_Id", "X.Key.Id",
 	} {
 		c := post("", nil)
 		c.header[http.CanonicalHeaderKey(name)] = []string{secret}
 		assert.Equal(t, "#"+hashed(secret), userPart(t, core.UserFromHeader(name), c), name)
 	}
-	for _, name := range []string{"X-User", "X-User-Id", "X-Tenant", "X-Account", "X-Customer", "X-Client-Id", "X-Forwarded-User", "Remote-User", "X-Real-Ip", "X-Host", "X-Spinner", "X-Inside",
-		"X-Author-Id", "X-Passenger-Id", "X-Monkey-Id", "X-Secretary", "X-Obsession-Id", "X-Authenticated-User", "X-Auth-User", "X-Auth-Request-Email"} {
+	for _, name := range []string{"X-User", "X-User-Id", "X-Tenant", "X-Account", "X-Customer", "X-Client-Id", "X-Forwarded-User",
+		"Remote-User", "X-Real-Ip", "X-Host", "X-Spinner", "X-Inside", "X-Author-Id", "X-Passenger-Id", "X-Monkey-Id", "X-Secretary",
+		"X-Obsession-Id", "X-Authenticated-User", "X-Auth-User", "X-Auth-Request-Email"} {
 		c := post("", nil)
 		c.header.Set(name, "alice")
 		assert.Equal(t, "alice", userPart(t, core.UserFromHeader(name), c), name)

@@ -168,7 +168,7 @@ func waiterHistories(t *testing.T, e *core.Engine) (answered int64) {
 	for i, limit := range limits {
 		policies[i] = p
 		policies[i].Duplicate = core.Wait(limit)
-		guards[i] = e.MustGuard(core.Policy{Name: p.Name, Key: core.Header(core.Required), Duplicate: policies[i].Duplicate, Record: p.Record})
+		guards[i] = e.MustGuard(core.Policy{Name: p.Name, Key: core.Header(core.Required), Duplicate: core.Wait(limit), Record: p.Record})
 	}
 	histories := make([]*history, operations)
 	for i := range histories {

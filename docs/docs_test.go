@@ -115,9 +115,11 @@ func TestEveryCodeHasItsHeading(t *testing.T) {
 		facts, _, _ := strings.Cut(text, ". ")
 		assert.True(t, strings.HasPrefix(facts, fmt.Sprintf("\n**%d**", status)), "%s: the status is %d: %s", heading, status, facts)
 		// Of the 409s, one makes sense to be tried again.
-		assert.Equal(t, status == 503 || status == 429 || heading == string(codes.InProgress), strings.Contains(facts, "Retry-After"), heading)
+		assert.Equal(t, status == 503 || status == 429 || heading == string(codes.InProgress),
+			strings.Contains(facts, "Retry-After"), heading)
 		assert.Equal(t, status == 401, strings.Contains(facts, "WWW-Authenticate"), heading)
-		assert.Equal(t, heading == string(sign.CodeExpired) || heading == string(sign.CodeNotYetValid), strings.Contains(facts, "Date"), heading)
+		assert.Equal(t, heading == string(sign.CodeExpired) || heading == string(sign.CodeNotYetValid),
+			strings.Contains(facts, "Date"), heading)
 		assert.Contains(t, text, "\n- Client: ", heading)
 		assert.Contains(t, text, "\n- Service: ", heading)
 	}
@@ -170,7 +172,8 @@ func TestOpenAPI(t *testing.T) {
 	// The schema is that of the body.
 	require.Equal(t, []any{"type", "title", "status", "detail", "code"}, at(doc, "components", "schemas", "Refusal", "required"))
 	require.Equal(t, core.DefaultKeyHeader, at(doc, "components", "parameters", "IdempotencyKey", "name"))
-	for name, component := range map[string]string{core.ReplayedHeader: "IdempotentReplayed", core.RefusedHeader: "IdempotencyRefused", core.ExpiresHeader: "IdempotencyKeyExpires"} {
+	for name, component := range map[string]string{core.ReplayedHeader: "IdempotentReplayed", core.RefusedHeader: "IdempotencyRefused",
+		core.ExpiresHeader: "IdempotencyKeyExpires"} {
 		require.Equal(t, component, strings.ReplaceAll(name, "-", ""))
 		require.NotNil(t, at(doc, "components", "headers", component))
 	}
@@ -272,7 +275,8 @@ func anchors(text string) (names []string) {
 func TestSuitesCiteWhatTheirUsersHave(t *testing.T) {
 	page := regexp.MustCompile(`[\w/-]+\.md\b`) // below the root of the repository
 	section := regexp.MustCompile(`(\S+ \S+) sections? \d`)
-	for _, dir := range []string{"core/adaptertest", "core/storetest", "sign/signtest", "idemtest", "httpidem", "ginidem", "internal/fibertest", "echoidem", "echo5idem", "adapterkit/fasthttpkit", "fiberidem", "fiber3idem"} {
+	for _, dir := range []string{"core/adaptertest", "core/storetest", "sign/signtest", "idemtest", "httpidem", "ginidem",
+		"internal/fibertest", "echoidem", "echo5idem", "adapterkit/fasthttpkit", "fiberidem", "fiber3idem"} {
 		files, err := filepath.Glob(filepath.Join("..", dir, "*.go"))
 		require.NoError(t, err)
 		require.NotEmpty(t, files, dir)

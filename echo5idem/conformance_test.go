@@ -40,7 +40,8 @@ func harness() adaptertest.Harness {
 		User:  echo5idem.UserFromContext,
 		Features: adaptertest.Features{
 			EarlyHints: true, Flush: true, ContextEnds: true, NativeErrors: true, OuterErrors: true,
-			OuterBodyLimit: true, GroupRoutes: true, GlobalRoutes: true, BodyStreams: true, Counts: true, TimeLimit: true, Prefixes: true, HTTP2: true,
+			OuterBodyLimit: true, GroupRoutes: true, GlobalRoutes: true, BodyStreams: true, Counts: true,
+			TimeLimit: true, Prefixes: true, HTTP2: true,
 			Front: []adaptertest.Front{adaptertest.FormReader, adaptertest.CSRF, adaptertest.KeyAuth, adaptertest.MethodOverride,
 				adaptertest.JSONBinder, adaptertest.Peeker, adaptertest.PutterBack, adaptertest.Decompressor, adaptertest.Limiter},
 		},
@@ -81,7 +82,8 @@ func start(tb testing.TB, app adaptertest.App) string {
 				c.Set("user", login)
 			}
 			if app.Consumed != nil {
-				c.SetRequest(c.Request().WithContext(core.WithCaller(c.Request().Context(), c.Request().Header.Get("X-Caller"), app.Consumed...)))
+				c.SetRequest(
+					c.Request().WithContext(core.WithCaller(c.Request().Context(), c.Request().Header.Get("X-Caller"), app.Consumed...)))
 			}
 			if app.Incoming != nil {
 				app.Incoming(c.Request().Context())
@@ -93,7 +95,8 @@ func start(tb testing.TB, app adaptertest.App) string {
 			}
 			err := next(c)
 			if app.After != nil {
-				app.After(adaptertest.Outcome{Body: c.Request().Body, Context: c.Request().Context(), Form: c.Request().PostForm.Get, Header: c.Response().Header().Get, Err: err, Replayed: echo5idem.Replayed(c)})
+				app.After(adaptertest.Outcome{Body: c.Request().Body, Context: c.Request().Context(), Form: c.Request().PostForm.Get,
+					Header: c.Response().Header().Get, Err: err, Replayed: echo5idem.Replayed(c)})
 			}
 			return err
 		}
@@ -294,9 +297,11 @@ func bodyReader(f adaptertest.Front, skip func(*echo.Context) bool) echo.Middlew
 				return key == "secret", nil
 			}})
 	case adaptertest.MethodOverride:
-		return middleware.MethodOverrideWithConfig(middleware.MethodOverrideConfig{Skipper: skip, Getter: middleware.MethodFromForm("_method")})
+		return middleware.MethodOverrideWithConfig(middleware.MethodOverrideConfig{Skipper: skip,
+			Getter: middleware.MethodFromForm("_method")})
 	case adaptertest.PutterBack:
-		return middleware.BodyDumpWithConfig(middleware.BodyDumpConfig{Skipper: skip, Handler: func(*echo.Context, []byte, []byte, error) {}})
+		return middleware.BodyDumpWithConfig(middleware.BodyDumpConfig{Skipper: skip,
+			Handler: func(*echo.Context, []byte, []byte, error) {}})
 	case adaptertest.Decompressor:
 		return middleware.DecompressWithConfig(middleware.DecompressConfig{Skipper: skip})
 	case adaptertest.Limiter:

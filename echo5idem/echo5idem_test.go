@@ -85,7 +85,8 @@ func TestErrorsAreRenderedOnce(t *testing.T) {
 			}
 			e.Use(out(func(_ *echo.Context, err error) error { seen = err; return err }))
 			e.Use(front...)
-			e.POST("/orders", func(*echo.Context) error { return failure }, echo5idem.New(guardOf(t, core.Policy{Record: core.Record{OnFailure: core.Keep}})))
+			e.POST("/orders", func(*echo.Context) error { return failure },
+				echo5idem.New(guardOf(t, core.Policy{Record: core.Record{OnFailure: core.Keep}})))
 			for i := range 2 {
 				w := httptest.NewRecorder()
 				e.ServeHTTP(w, httptest.NewRequest("POST", "/orders", nil))

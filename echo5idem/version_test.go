@@ -94,7 +94,8 @@ func TestCompressionInFront(t *testing.T) {
 		"answered, Finish in front": {[]echo.MiddlewareFunc{echo5idem.Finish(), gzipped(0)}, false, 1},
 		"failed, Finish in front":   {[]echo.MiddlewareFunc{echo5idem.Finish(), gzipped(0)}, true, 2},
 		"guarded twice":             {[]echo.MiddlewareFunc{echo5idem.New(guardOf(t, core.ClientKey())), gzipped(0)}, true, 1},
-		"compressed twice":          {[]echo.MiddlewareFunc{gzipped(0), echo5idem.New(guardOf(t, core.ClientKey())), middleware.BodyDump(func(*echo.Context, []byte, []byte, error) {})}, true, 1},
+		"compressed twice": {[]echo.MiddlewareFunc{gzipped(0), echo5idem.New(guardOf(t, core.ClientKey())),
+			middleware.BodyDump(func(*echo.Context, []byte, []byte, error) {})}, true, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			text, ran, status := strings.Repeat("paid ", 100), 0, 0
@@ -205,7 +206,8 @@ func TestWhatIsRenderedPastTheGuard(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			ran := 0
 			e := echo.New()
-			e.Use(middleware.Recover(), echo5idem.Finish(), out(func(ctx *echo.Context, _ error) error { return c.renders(ctx) }), middleware.Gzip())
+			e.Use(middleware.Recover(), echo5idem.Finish(),
+				out(func(ctx *echo.Context, _ error) error { return c.renders(ctx) }), middleware.Gzip())
 			e.POST("/orders", func(*echo.Context) error { ran++; return nil }, echo5idem.New(guardOf(t, core.Policy{})))
 			for range 2 {
 				r, w := httptest.NewRequest("POST", "/orders", nil), httptest.NewRecorder()

@@ -39,7 +39,8 @@ func harness() adaptertest.Harness {
 		User:  echoidem.UserFromContext,
 		Features: adaptertest.Features{
 			EarlyHints: true, Flush: true, ContextEnds: true, NativeErrors: true, OuterErrors: true,
-			OuterBodyLimit: true, GroupRoutes: true, GlobalRoutes: true, BodyStreams: true, Counts: true, TimeLimit: true, Prefixes: true, HTTP2: true,
+			OuterBodyLimit: true, GroupRoutes: true, GlobalRoutes: true, BodyStreams: true, Counts: true,
+			TimeLimit: true, Prefixes: true, HTTP2: true,
 			Front: []adaptertest.Front{adaptertest.FormReader, adaptertest.CSRF, adaptertest.KeyAuth, adaptertest.MethodOverride,
 				adaptertest.JSONBinder, adaptertest.Peeker, adaptertest.PutterBack, adaptertest.Decompressor, adaptertest.Limiter},
 		},
@@ -79,7 +80,8 @@ func start(tb testing.TB, app adaptertest.App) string {
 				c.Set("user", login)
 			}
 			if app.Consumed != nil {
-				c.SetRequest(c.Request().WithContext(core.WithCaller(c.Request().Context(), c.Request().Header.Get("X-Caller"), app.Consumed...)))
+				c.SetRequest(
+					c.Request().WithContext(core.WithCaller(c.Request().Context(), c.Request().Header.Get("X-Caller"), app.Consumed...)))
 			}
 			if app.Incoming != nil {
 				app.Incoming(c.Request().Context())
@@ -91,7 +93,8 @@ func start(tb testing.TB, app adaptertest.App) string {
 			}
 			err := next(c)
 			if app.After != nil {
-				app.After(adaptertest.Outcome{Body: c.Request().Body, Context: c.Request().Context(), Form: c.Request().PostForm.Get, Header: c.Response().Header().Get, Err: err, Replayed: echoidem.Replayed(c)})
+				app.After(adaptertest.Outcome{Body: c.Request().Body, Context: c.Request().Context(), Form: c.Request().PostForm.Get,
+					Header: c.Response().Header().Get, Err: err, Replayed: echoidem.Replayed(c)})
 			}
 			return err
 		}
@@ -290,7 +293,8 @@ func bodyReader(f adaptertest.Front, skip func(echo.Context) bool) echo.Middlewa
 		return (middleware.KeyAuthWithConfig(middleware.KeyAuthConfig{Skipper: skip, KeyLookup: "form:api-key",
 			Validator: func(key string, _ echo.Context) (bool, error) { return key == "secret", nil }}))
 	case adaptertest.MethodOverride:
-		return middleware.MethodOverrideWithConfig(middleware.MethodOverrideConfig{Skipper: skip, Getter: middleware.MethodFromForm("_method")})
+		return middleware.MethodOverrideWithConfig(middleware.MethodOverrideConfig{Skipper: skip,
+			Getter: middleware.MethodFromForm("_method")})
 	case adaptertest.PutterBack:
 		return middleware.BodyDumpWithConfig(middleware.BodyDumpConfig{Skipper: skip, Handler: func(echo.Context, []byte, []byte) {}})
 	case adaptertest.Decompressor:

@@ -262,9 +262,11 @@ func TestFinish(t *testing.T) {
 		body    string
 		ran     int
 	}{
-		"mapped":           {mapErrors, broke, 422, `{"message":"mapped"}` + "\n", 1},
-		"left over":        {mapErrors, func(echo.Context) error { return echo.NewHTTPError(409, "mine") }, 409, `{"message":"mine"}` + "\n", 1},
-		"left over, 500":   {mapErrors, func(echo.Context) error { return errors.New("other") }, 500, `{"message":"Internal Server Error"}` + "\n", 2},
+		"mapped": {mapErrors, broke, 422, `{"message":"mapped"}` + "\n", 1},
+		"left over": {mapErrors, func(echo.Context) error { return echo.NewHTTPError(409, "mine") },
+			409, `{"message":"mine"}` + "\n", 1},
+		"left over, 500": {mapErrors, func(echo.Context) error { return errors.New("other") }, 500,
+			`{"message":"Internal Server Error"}` + "\n", 2},
 		"committed, error": {mapErrors, func(c echo.Context) error { _ = c.String(201, "fine"); return errBroke }, 201, "fine", 1},
 		"swallowed":        {swallow, broke, 200, "", 2},
 		"bypassed":         {bypass, broke, 422, "bypassed", 2},
@@ -347,7 +349,8 @@ func TestAnswersThatWereNotSeenWhole(t *testing.T) {
 			c.Response().Flush()
 			panic("oops")
 		}), "begun", false},
-		"in front, and refused": {text("in front"), func(echo.Context) error { return core.NewRefusal(codes.InProgress, nil) }, "in front", false},
+		"in front, and refused": {text("in front"),
+			func(echo.Context) error { return core.NewRefusal(codes.InProgress, nil) }, "in front", false},
 		"in front, and given up": {func(c echo.Context) error {
 			ctx, cancel := context.WithTimeout(c.Request().Context(), 10*time.Millisecond)
 			context.AfterFunc(ctx, cancel)
@@ -406,7 +409,8 @@ func TestAPanicBehindTheAnswer(t *testing.T) {
 // it is.
 func TestTheRequestIsGivenBack(t *testing.T) {
 	const form = "--b\r\nContent-Disposition: form-data; name=\"a\"\r\n\r\n1\r\n--b--\r\n"
-	engine, failing := core.MustNew(core.Config{User: core.SharedByAllCallers()}), idemtest.New(t, core.Config{User: core.SharedByAllCallers()})
+	engine, failing := core.MustNew(core.Config{User: core.SharedByAllCallers()}),
+		idemtest.New(t, core.Config{User: core.SharedByAllCallers()})
 	failing.Fail(idemtest.Acquire)
 	protected, open := echoidem.New(engine.MustGuard(core.Policy{})), echoidem.New(failing.MustGuard(core.Policy{FailOpen: true}))
 	for name, mw := range map[string][]echo.MiddlewareFunc{
@@ -525,7 +529,8 @@ func TestErrorsAreSeenFurtherOutAndRenderedOnce(t *testing.T) {
 	for name, front := range map[string][]echo.MiddlewareFunc{
 		"reported": nil,
 		"finished": {echoidem.Finish()},
-		"finished around a logger that renders": {echoidem.Finish(), out(func(c echo.Context, err error) error { // as RequestLogger with HandleError
+		// as RequestLogger with HandleError
+		"finished around a logger that renders": {echoidem.Finish(), out(func(c echo.Context, err error) error {
 			if err != nil {
 				c.Error(err)
 			}
@@ -553,7 +558,8 @@ func TestErrorsAreSeenFurtherOutAndRenderedOnce(t *testing.T) {
 			e.Use(report)
 			e.Use(front...)
 			e.Use(report)
-			e.POST("/orders", func(echo.Context) error { return failure }, echoidem.New(guard(core.Policy{Record: core.Record{OnFailure: core.Keep}})))
+			e.POST("/orders", func(echo.Context) error { return failure },
+				echoidem.New(guard(core.Policy{Record: core.Record{OnFailure: core.Keep}})))
 			ask := func() *httptest.ResponseRecorder {
 				r, w := httptest.NewRequest("POST", "/orders", nil), httptest.NewRecorder()
 				r.Header.Set("X-User", "alice")
@@ -648,7 +654,8 @@ func TestIssueTokenWithoutTokens(t *testing.T) {
 func TestMethodOverride(t *testing.T) {
 	routed := newEcho()
 	routed.Use(middleware.MethodOverride())
-	routed.POST("/orders", func(c echo.Context) error { return c.NoContent(204) }, echoidem.New(guard(core.Policy{Key: core.Header(core.Required)})))
+	routed.POST("/orders", func(c echo.Context) error { return c.NoContent(204) },
+		echoidem.New(guard(core.Policy{Key: core.Header(core.Required)})))
 	w, r := httptest.NewRecorder(), httptest.NewRequest("POST", "/orders", nil)
 	r.Header.Set("X-HTTP-Method-Override", "GET")
 	r.Header.Set("X-User", "u")

@@ -66,7 +66,8 @@ func harness(config fiber.Config) adaptertest.Harness {
 func start(tb testing.TB, config fiber.Config, app adaptertest.App) string {
 	tb.Helper()
 	for _, r := range app.Routes {
-		config.DisablePreParseMultipartForm = config.DisablePreParseMultipartForm || len(r.Verifiers) > 0 // what was signed are the form's bytes
+		// what was signed are the form's bytes
+		config.DisablePreParseMultipartForm = config.DisablePreParseMultipartForm || len(r.Verifiers) > 0
 	}
 	config.ReadBufferSize, config.RequestMethods = 64<<10, append([]string{"PROPFIND", "QUERY"}, fiber.DefaultMethods...)
 	if app.IgnoreContextErrors {

@@ -35,8 +35,10 @@ func TestRequestsThatCannotBeRead(t *testing.T) {
 		request string
 		status  int
 	}{
-		"too large":            {"POST /orders HTTP/1.1\r\nHost: a\r\nIdempotency-Key: k\r\nContent-Length: 101\r\n\r\n" + strings.Repeat("x", 101), 413},
-		"cut short":            {"POST /orders HTTP/1.1\r\nHost: a\r\nIdempotency-Key: k\r\nContent-Length: 50\r\n\r\n" + strings.Repeat("x", 49), 400},
+		"too large": {"POST /orders HTTP/1.1\r\nHost: a\r\nIdempotency-Key: k\r\nContent-Length: 101\r\n\r\n" +
+			strings.Repeat("x", 101), 413},
+		"cut short": {"POST /orders HTTP/1.1\r\nHost: a\r\nIdempotency-Key: k\r\nContent-Length: 50\r\n\r\n" +
+			strings.Repeat("x", 49), 400},
 		"a broken chunk":       {"POST /orders HTTP/1.1\r\nHost: a\r\nIdempotency-Key: k\r\nTransfer-Encoding: chunked\r\n\r\nz\r\n", 400},
 		"a header field of no": {"POST /orders HTTP/1.1\r\nHost: a\r\nIdempotency-Key: k\r\nno\r\n\r\n", 400},
 	} {

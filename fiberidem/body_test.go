@@ -235,7 +235,8 @@ func TestAStreamThatWasReadInFront(t *testing.T) {
 					post := func(unread string) fibertest.Reply {
 						r, err := http.NewRequest("POST", "http://"+s.Addr+"/", strings.NewReader(tc.body))
 						require.NoError(t, err)
-						for name, value := range map[string]string{"Content-Type": tc.media, "Content-Encoding": tc.encoding, "X-Unread": unread} {
+						for name, value := range map[string]string{"Content-Type": tc.media,
+							"Content-Encoding": tc.encoding, "X-Unread": unread} {
 							if value != "" {
 								r.Header.Set(name, value)
 							}

@@ -68,13 +68,15 @@ func TestFinish(t *testing.T) {
 		body    string
 		runs    int // for two requests
 	}{
-		"translated in between":     {[]fiber.Handler{fiberidem.Finish(), translate}, fails, 451, "translated", 1},
-		"rendered by Finish":        {[]fiber.Handler{fiberidem.Finish()}, func(*fiber.Ctx) error { return fiber.NewError(422, "no") }, 422, "no", 1},
+		"translated in between": {[]fiber.Handler{fiberidem.Finish(), translate}, fails, 451, "translated", 1},
+		"rendered by Finish": {[]fiber.Handler{fiberidem.Finish()},
+			func(*fiber.Ctx) error { return fiber.NewError(422, "no") }, 422, "no", 1},
 		"rendered by it, a failure": {[]fiber.Handler{fiberidem.Finish()}, fails, 500, "card declined", 2},
-		"outermost counts":          {[]fiber.Handler{fiberidem.Finish(), envelope, fiberidem.Finish()}, fails, 402, `{"msg":"card declined"}`, 1},
-		"panic on the way out":      {[]fiber.Handler{recovery.New(), fiberidem.Finish(), crash}, fails, 500, "while rendering", 2},
-		"panic after rendering":     {[]fiber.Handler{recovery.New(), fiberidem.Finish(), crashLater}, fails, 500, "after rendering", 2},
-		"panic recovered inside":    {[]fiber.Handler{fiberidem.Finish(), recovery.New(), crash}, fails, 500, "while rendering", 2},
+		"outermost counts": {[]fiber.Handler{fiberidem.Finish(), envelope, fiberidem.Finish()},
+			fails, 402, `{"msg":"card declined"}`, 1},
+		"panic on the way out":   {[]fiber.Handler{recovery.New(), fiberidem.Finish(), crash}, fails, 500, "while rendering", 2},
+		"panic after rendering":  {[]fiber.Handler{recovery.New(), fiberidem.Finish(), crashLater}, fails, 500, "after rendering", 2},
+		"panic recovered inside": {[]fiber.Handler{fiberidem.Finish(), recovery.New(), crash}, fails, 500, "while rendering", 2},
 		"a refusal, translated": {[]fiber.Handler{fiberidem.Finish(), translate},
 			func(*fiber.Ctx) error { return core.NewRefusal(codes.InProgress, nil) }, 451, "translated", 2},
 	} {
@@ -139,7 +141,8 @@ func TestTheFirstLineStaysFirst(t *testing.T) {
 				front = strings.Clone(c.Get("X-Tenant"))
 				return c.Next()
 			})
-			app.Add("POST", "/", mounted(t, core.Policy{}), func(c *fiber.Ctx) error { return c.SendString(front + " " + c.Get("X-Tenant")) })
+			app.Add("POST", "/", mounted(t, core.Policy{}),
+				func(c *fiber.Ctx) error { return c.SendString(front + " " + c.Get("X-Tenant")) })
 			service := serve(t, app)
 			r, err := http.NewRequest("POST", "http://"+service.Addr, strings.NewReader("{}"))
 			require.NoError(t, err)
@@ -236,7 +239,8 @@ func TestChangedFieldsAreRefused(t *testing.T) {
 	service := serve(t, app)
 	assert.Equal(t, "reached", service.Do(service.Signed(signtest.Demo, "/?set=x-else", "{}")).Body)
 	assert.Equal(t, "invalid", service.Do(service.Signed(signtest.Demo, "/?set=content-type", "{}")).Code())
-	assert.Equal(t, "invalid", service.Do(service.Signed(signtest.Demo, "/?set=x-else&method=DELETE", "{}")).Code(), "nobody has signed that it is to be a DELETE")
+	assert.Equal(t, "invalid", service.Do(service.Signed(signtest.Demo, "/?set=x-else&method=DELETE", "{}")).Code(),
+		"nobody has signed that it is to be a DELETE")
 }
 
 func TestFormsThatAreGone(t *testing.T) {

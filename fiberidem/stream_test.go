@@ -41,7 +41,8 @@ func TestUnreadStreamEndsTheConnection(t *testing.T) {
 	for name, request := range map[string]string{
 		"over the limit": fmt.Sprintf("POST / HTTP/1.1\r\nHost: a\r\nIdempotency-Key: k\r\nContent-Length: %d\r\n\r\n%s%s",
 			len(padding)+len(smuggled), padding, smuggled),
-		"chunked, over the limit": fmt.Sprintf("POST / HTTP/1.1\r\nHost: a\r\nIdempotency-Key: k\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n%s",
+		"chunked, over the limit": fmt.Sprintf(
+			"POST / HTTP/1.1\r\nHost: a\r\nIdempotency-Key: k\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n%s",
 			len(smuggled)+1, "x"+smuggled),
 		"key missing": fmt.Sprintf("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n%s", smuggled),
 	} {

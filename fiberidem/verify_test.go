@@ -47,7 +47,8 @@ func TestFieldsThatFasthttpKeepsApart(t *testing.T) {
 		message := func() string { return wire(t, s.Signed(signtest.Demo, "/", "{}", fields...)) }
 		assert.Equal(t, "ours/1", s.Exchange(message())[0].Body)
 		for _, line := range []string{"User-Agent: theirs/1", "Cookie: c=4", "user-agent: ours/1", "content-type: text/plain"} {
-			assert.Equal(t, "duplicate_header", s.Exchange(strings.Replace(message(), "\r\n\r\n", "\r\n"+line+"\r\n\r\n", 1))[0].Code(), line)
+			assert.Equal(t, "duplicate_header",
+				s.Exchange(strings.Replace(message(), "\r\n\r\n", "\r\n"+line+"\r\n\r\n", 1))[0].Code(), line)
 			assert.Equal(t, "duplicate_header", s.Exchange(strings.Replace(message(), "\r\n", "\r\n"+line+"\r\n", 1))[0].Code(), line)
 		}
 	})

@@ -74,7 +74,8 @@ func startGin(tb testing.TB, app adaptertest.App) string {
 		}
 		if app.After != nil {
 			c.Next()
-			after := adaptertest.Outcome{Body: c.Request.Body, Context: c.Request.Context(), Form: c.Request.PostForm.Get, Header: c.Writer.Header().Get, Replayed: ginidem.Replayed(c)}
+			after := adaptertest.Outcome{Body: c.Request.Body, Context: c.Request.Context(), Form: c.Request.PostForm.Get,
+				Header: c.Writer.Header().Get, Replayed: ginidem.Replayed(c)}
 			if last := c.Errors.Last(); last != nil {
 				after.Err = last.Err
 			}

@@ -26,7 +26,8 @@ func ExampleVerify_stripe() {
 	policy.Name = "stripe" // all guards of this name have the same events
 	events := engine.MustGuard(policy)
 	verifier := sign.Must(sign.NewVerifier(sign.Config{
-		Scheme: webhook.Stripe("stripe"), Keys: sign.Must(sign.NewRing(key)), // webhook.NewSenderKey makes key of the secret as Stripe shows it
+		// webhook.NewSenderKey makes key of the secret as Stripe shows it
+		Scheme: webhook.Stripe("stripe"), Keys: sign.Must(sign.NewRing(key)),
 		Window:       5 * time.Minute,                                // as Stripe allows
 		GuardedByKey: true,                                           // a message that comes again gets the guard's answer
 		Observe:      sign.LogEvents(slog.Default(), slog.LevelInfo), // why a message was refused; the sender is not told
@@ -101,7 +102,8 @@ func ExampleVerify_slack() {
 	// 200 handled 1
 }
 
-// One message may come as several events, when it concerns several apps of the workspace. Its channel and time identify it, and Slack has signed them.
+// One message may come as several events, when it concerns several apps of the workspace. Its channel and time identify it, and
+// Slack has signed them.
 func ExampleVerify_ownIdentity() {
 	engine, r, receive := service()
 	key := sign.Must(webhook.NewSenderKey(sign.KeyConfig{ID: "slack"}, "8f742231b10e8888abcd99yyyzzz85a5"))
@@ -125,7 +127,8 @@ func ExampleVerify_ownIdentity() {
 	r.POST("/hooks/slack", ginidem.Verify(verifier), identify, ginidem.New(engine.MustGuard(policy)), receive)
 
 	for _, id := range []string{"Ev1", "Ev2"} {
-		signed(webhook.Slack("slack"), key, time.Now(), `{"event_id":"`+id+`","event":{"channel":"C1","ts":"1355517523.000005"}}`).to(r, "/hooks/slack")
+		signed(webhook.Slack("slack"), key, time.Now(),
+			`{"event_id":"`+id+`","event":{"channel":"C1","ts":"1355517523.000005"}}`).to(r, "/hooks/slack")
 	}
 	// Output:
 	// 200 handled 1

@@ -95,10 +95,14 @@ func TestRoutes(t *testing.T) {
 		{nil, "/files/*path", "/files/", "/files/*", []adapter.Pair{{Name: "*", Value: ""}}},
 		{nil, "/a/:x/:y", "/a%2F1/2", "/a/:x/:y", []adapter.Pair{{Name: "x", Value: "1"}, {Name: "y", Value: "2"}}},
 		{nil, "/orders", "/unknown/a%2Fb?x", "/unknown/a%2Fb", nil},
-		{func(e *gin.Engine) { e.UseRawPath, e.UnescapePathValues = true, false }, "/orders/:id", "/orders/a%2Fb%2525", "/orders/:id", []adapter.Pair{{Name: "id", Value: "a/b%25"}}},
-		{func(e *gin.Engine) { e.RemoveExtraSlash = true }, "/orders/:id", "//orders//7", "/orders/:id", []adapter.Pair{{Name: "id", Value: "7"}}},
-		{func(e *gin.Engine) { e.RemoveExtraSlash = true }, "/files/*path", "//files//7", "/files/*", []adapter.Pair{{Name: "*", Value: "7"}}},
-		{func(e *gin.Engine) { e.RemoveExtraSlash = true }, "/files/*path", "//files//a%2Fb", "/files/*", []adapter.Pair{{Name: "*", Value: "a%2Fb"}}},
+		{func(e *gin.Engine) { e.UseRawPath, e.UnescapePathValues = true, false }, "/orders/:id", "/orders/a%2Fb%2525", "/orders/:id",
+			[]adapter.Pair{{Name: "id", Value: "a/b%25"}}},
+		{func(e *gin.Engine) { e.RemoveExtraSlash = true }, "/orders/:id", "//orders//7", "/orders/:id",
+			[]adapter.Pair{{Name: "id", Value: "7"}}},
+		{func(e *gin.Engine) { e.RemoveExtraSlash = true }, "/files/*path", "//files//7", "/files/*",
+			[]adapter.Pair{{Name: "*", Value: "7"}}},
+		{func(e *gin.Engine) { e.RemoveExtraSlash = true }, "/files/*path", "//files//a%2Fb", "/files/*",
+			[]adapter.Pair{{Name: "*", Value: "a%2Fb"}}},
 		{func(e *gin.Engine) { e.RemoveExtraSlash = true }, "/u/:id/*path", "//u/7//a%2F//b", "//u/7//a%2F//b", nil},
 		{nil, "/orders/:id", "http://a.test/orders/7", "a.test/orders/:id", []adapter.Pair{{Name: "id", Value: "7"}}}, // by a mux in front
 	} {
@@ -277,8 +281,10 @@ func TestErrorsWithFinish(t *testing.T) {
 		ran             int
 		kind            core.Kind
 	}{
-		"rendered":           {render, func(c *gin.Context) { c.Status(422); c.Error(errBroke) }, 422, `{"error":"broke"}`, 1, core.Completed},
-		"rendered as 500":    {render, func(c *gin.Context) { c.Status(500); c.Error(errBroke) }, 500, `{"error":"broke"}`, 2, core.Released},
+		"rendered": {render, func(c *gin.Context) { c.Status(422); c.Error(errBroke) }, 422,
+			`{"error":"broke"}`, 1, core.Completed},
+		"rendered as 500": {render, func(c *gin.Context) { c.Status(500); c.Error(errBroke) }, 500,
+			`{"error":"broke"}`, 2, core.Released},
 		"own body":           {render, func(c *gin.Context) { c.String(422, "mine"); c.Error(errBroke) }, 422, "mine", 1, core.Completed},
 		"enveloped":          {render, func(c *gin.Context) { c.Set("say", "hello") }, 201, "hello", 1, core.Completed},
 		"never rendered":     {func(*gin.Context) {}, func(c *gin.Context) { c.Error(errBroke) }, 200, "", 2, core.Released},

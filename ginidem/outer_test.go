@@ -148,8 +148,9 @@ func TestReportedByAbortWithError(t *testing.T) {
 		status int
 		code   string
 	}{
-		"a refusal":                 {[]gin.HandlerFunc{ginidem.New(guard(core.Policy{}).Guard)}, busy, 409, "in_progress"},
-		"a refusal, under Finish":   {[]gin.HandlerFunc{ginidem.Finish(), ginidem.New(guard(core.Policy{}).Guard)}, busy, 409, "in_progress"},
+		"a refusal": {[]gin.HandlerFunc{ginidem.New(guard(core.Policy{}).Guard)}, busy, 409, "in_progress"},
+		"a refusal, under Finish": {[]gin.HandlerFunc{ginidem.Finish(), ginidem.New(guard(core.Policy{}).Guard)},
+			busy, 409, "in_progress"},
 		"a fault":                   {[]gin.HandlerFunc{ginidem.New(guard(core.Policy{}).Guard)}, errBroke, 500, ""},
 		"a fault, under Finish":     {[]gin.HandlerFunc{ginidem.Finish(), ginidem.New(guard(core.Policy{}).Guard)}, errBroke, 500, ""},
 		"a refusal without a guard": {nil, busy, 500, ""},
@@ -238,7 +239,8 @@ func TestHandleContext(t *testing.T) {
 	}
 	t.Run("a panic", func(t *testing.T) {
 		e := gin.New()
-		e.POST("/x", gin.CustomRecoveryWithWriter(nil, func(c *gin.Context, _ any) { c.Writer.WriteString("recovered") }), func(c *gin.Context) { c.Status(500) }, ginidem.New(guard(core.Policy{}).Guard),
+		e.POST("/x", gin.CustomRecoveryWithWriter(nil, func(c *gin.Context, _ any) { c.Writer.WriteString("recovered") }),
+			func(c *gin.Context) { c.Status(500) }, ginidem.New(guard(core.Policy{}).Guard),
 			func(c *gin.Context) { c.Request.URL.Path = "/behind"; e.HandleContext(c) })
 		e.POST("/behind", func(c *gin.Context) { c.String(201, "made"); panic("oops") })
 		for range 2 {
@@ -400,7 +402,8 @@ func TestTheRequestIsGivenBack(t *testing.T) {
 							panic("oops")
 						}
 					})
-					send(e, "/orders", "multipart/form-data; boundary=b", "--b\r\nContent-Disposition: form-data; name=\"a\"\r\n\r\n1\r\n--b--\r\n")
+					send(e, "/orders", "multipart/form-data; boundary=b",
+						"--b\r\nContent-Disposition: form-data; name=\"a\"\r\n\r\n1\r\n--b--\r\n")
 					require.Same(t, before, after)
 					require.NotNil(t, after.MultipartForm)
 				})
@@ -420,7 +423,8 @@ func TestKeptBodies(t *testing.T) {
 	}{
 		"kept, over the limit":   {[]gin.HandlerFunc{keep}, `{"a":"over the limit"}`, "body_too_large"},
 		"kept after it was read": {[]gin.HandlerFunc{take, keep}, `{"a":1}`, "body_consumed"},
-		"something else kept":    {[]gin.HandlerFunc{take, func(c *gin.Context) { c.Set(gin.BodyBytesKey, []byte("{}")) }}, `{"a":1}`, "body_consumed"},
+		"something else kept": {[]gin.HandlerFunc{take, func(c *gin.Context) { c.Set(gin.BodyBytesKey, []byte("{}")) }},
+			`{"a":1}`, "body_consumed"},
 	} {
 		for _, finish := range []bool{false, true} {
 			for _, chunked := range []bool{false, true} {

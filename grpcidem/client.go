@@ -26,7 +26,8 @@ func Client(retry ...grpccodes.Code) grpc.UnaryClientInterceptor {
 	for i, code := range retry {
 		again[i] = uint32(code)
 	}
-	return func(ctx context.Context, method string, request, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) (err error) {
+	return func(ctx context.Context, method string, request, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker,
+		opts ...grpc.CallOption) (err error) {
 		if md, _ := metadata.FromOutgoingContext(ctx); len(md[rpckit.KeyName]) == 0 && !describe(method, KeySource{}).Safe {
 			ctx = metadata.AppendToOutgoingContext(ctx, rpckit.KeyName, rpckit.NewKey())
 		}

@@ -89,7 +89,8 @@ func userOf(ctx context.Context) (string, error) {
 }
 
 // The server of docs/rpc.md.
-func _(store store.Store, recovery, auth grpc.UnaryServerInterceptor, userOf func(context.Context) (string, error), listener net.Listener) error {
+func _(store store.Store, recovery, auth grpc.UnaryServerInterceptor, userOf func(context.Context) (string, error),
+	listener net.Listener) error {
 	engine, err := core.New(core.Config{Service: "shop", Store: store}) // all instances share the store
 	if err != nil {
 		return err

@@ -166,7 +166,8 @@ func (g *Guard) Passing(server interface {
 // describe describes a method, as far as its descriptor is linked into the program.
 func describe(name string, key KeySource) rpckit.Method {
 	m := rpckit.Method{Name: name}
-	d, _ := protoregistry.GlobalFiles.FindDescriptorByName(protoreflect.FullName(strings.ReplaceAll(strings.TrimPrefix(name, "/"), "/", ".")))
+	full := strings.ReplaceAll(strings.TrimPrefix(name, "/"), "/", ".")
+	d, _ := protoregistry.GlobalFiles.FindDescriptorByName(protoreflect.FullName(full))
 	if method, ok := d.(protoreflect.MethodDescriptor); ok {
 		options, _ := method.Options().(*descriptorpb.MethodOptions)
 		m.Safe = options.GetIdempotencyLevel() == descriptorpb.MethodOptions_NO_SIDE_EFFECTS

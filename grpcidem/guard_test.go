@@ -48,7 +48,7 @@ func TestWithoutConnection(t *testing.T) {
 		})
 		return err
 	}
-	for name, response := range map[string]any{"nothing": nil, "no message": notProtobuf{"x"}, "a message that is not linked in": notLinked(t)} {
+	for name, response := range map[string]any{"nothing": nil, "no message": notProtobuf{"x"}, "not linked in": notLinked(t)} {
 		runs = 0
 		if err := call(guard, wrapperspb.String(name), response); err != nil || runs != 1 {
 			t.Errorf("%s: the handler's response is not for the guard to judge: %v", name, err)
@@ -66,11 +66,13 @@ func TestWithoutConnection(t *testing.T) {
 	strange := config
 	strange.SharedByAllCallers, strange.User = false, func(context.Context) (string, error) { return "", errors.New("hunter2") }
 	strange.Key = grpcidem.KeyField("paths")
-	if err := call(grpcidem.MustNew(engine, strange), &fieldmaskpb.FieldMask{Paths: []string{"k"}}, nil); grpcidem.Refused(err) != codes.KeyMissing {
+	err := call(grpcidem.MustNew(engine, strange), &fieldmaskpb.FieldMask{Paths: []string{"k"}}, nil)
+	if grpcidem.Refused(err) != codes.KeyMissing {
 		t.Errorf("a key in a repeated field: %v", err)
 	}
 	strange.Key = config.Key
-	if err := call(grpcidem.MustNew(engine, strange), wrapperspb.String("k"), nil); grpcidem.Refused(err) != codes.UserMissing || strings.Contains(err.Error(), "hunter2") {
+	err = call(grpcidem.MustNew(engine, strange), wrapperspb.String("k"), nil)
+	if grpcidem.Refused(err) != codes.UserMissing || strings.Contains(err.Error(), "hunter2") {
 		t.Errorf("without a user: %v", err)
 	}
 
@@ -95,11 +97,13 @@ func (stream) SetHeader(metadata.MD) error { return errors.New("the header has b
 
 // What the client did not get is not replayed.
 func TestMetadataThatComesTooLate(t *testing.T) {
-	guard := grpcidem.MustNew(core.MustNew(core.Config{}), grpcidem.Config{SharedByAllCallers: true, Key: grpcidem.KeyField("value"), StoredMetadata: []string{"x-a"}})
+	guard := grpcidem.MustNew(core.MustNew(core.Config{}), grpcidem.Config{
+		SharedByAllCallers: true, Key: grpcidem.KeyField("value"), StoredMetadata: []string{"x-a"}})
+	info := &grpc.UnaryServerInfo{FullMethod: "/shop.v1.Orders/Create"}
 	replayed := &sent{}
 	for _, s := range []grpc.ServerTransportStream{stream{}, replayed} {
 		ctx := grpc.NewContextWithServerTransportStream(t.Context(), s)
-		_, err := guard.Unary(ctx, wrapperspb.String("k"), &grpc.UnaryServerInfo{FullMethod: "/shop.v1.Orders/Create"}, func(ctx context.Context, _ any) (any, error) {
+		_, err := guard.Unary(ctx, wrapperspb.String("k"), info, func(ctx context.Context, _ any) (any, error) {
 			if grpc.SetHeader(ctx, metadata.Pairs("x-a", "1")) == nil {
 				t.Error("the stream has taken it")
 			}

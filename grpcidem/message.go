@@ -148,8 +148,8 @@ func decode(a *rpckit.Answer) (response any, err error, ok bool) {
 }
 
 // Encode returns what is stored of an answer: response or, if err is not nil, its status. It is for [core.Finished], in the
-// function of [core.Uncertain], and for [github.com/idem-go/idem/core/operations.Operations.SettleTask], where somebody has found out that an
-// abandoned run took effect. The error says that response can't be stored.
+// function of [core.Uncertain], and for [github.com/idem-go/idem/core/operations.Operations.SettleTask], where somebody has found
+// out that an abandoned run took effect. The error says that response can't be stored.
 func Encode(response proto.Message, err error) ([]byte, error) {
 	var s *status.Status
 	if err != nil {

@@ -73,7 +73,8 @@ func TestAllocationsOfTheBody(t *testing.T) {
 				serve := func(h http.Handler) int64 {
 					var all []*http.Request
 					for range requests + 1 {
-						r := signtest.NewRequest(t, signtest.Demo, "http://shop.test/", rand.Text()+strings.Repeat("x", size-26), "X-User", "alice")
+						r := signtest.NewRequest(t, signtest.Demo, "http://shop.test/",
+							rand.Text()+strings.Repeat("x", size-26), "X-User", "alice")
 						all = append(all, r)
 					}
 					w := allocs.Writer{}

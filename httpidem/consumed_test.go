@@ -55,7 +55,8 @@ func TestAFormIsPutTogetherAgain(t *testing.T) {
 	media, body := parts(t)
 	together := "--b\r\nContent-Disposition: form-data; name=\"a\"\r\n\r\n1\r\n" +
 		"--b\r\nContent-Disposition: form-data; name=\"n\"\r\n\r\nz\r\n--b\r\nContent-Disposition: form-data; name=\"n\"\r\n\r\ny\r\n" +
-		"--b\r\nContent-Disposition: form-data; name=\"f\"; filename=\"a \\\"b\\\".txt\"\r\nContent-Type: text/x-own\r\nX-Own: 1\r\n\r\ncontent\r\n--b--\r\n"
+		"--b\r\nContent-Disposition: form-data; name=\"f\"; filename=\"a \\\"b\\\".txt\"\r\nContent-Type: " +
+		"text/x-own\r\nX-Own: 1\r\n\r\ncontent\r\n--b--\r\n"
 	for _, tc := range []struct {
 		name, media, body, want string
 		parse                   func(*http.Request)
@@ -65,7 +66,8 @@ func TestAFormIsPutTogetherAgain(t *testing.T) {
 		{"multipart on disk", media, body, together, func(r *http.Request) { _ = r.ParseMultipartForm(0) }},
 		{"multipart, of which more comes", media, body + "\r\n\r\n" + strings.Repeat("epilogue", 1000), together,
 			func(r *http.Request) { _ = r.ParseMultipartForm(1 << 20) }},
-		{"put back", "application/x-www-form-urlencoded", "n=z&a=%31&&n=y", "n=z&a=%31&&n=y", func(r *http.Request) { putBack(r, r.ParseForm) }},
+		{"put back", "application/x-www-form-urlencoded", "n=z&a=%31&&n=y", "n=z&a=%31&&n=y",
+			func(r *http.Request) { putBack(r, r.ParseForm) }},
 		{"multipart, put back", media, body, body, func(r *http.Request) {
 			putBack(r, func() error { return r.ParseMultipartForm(1 << 20) })
 		}},
@@ -74,17 +76,19 @@ func TestAFormIsPutTogetherAgain(t *testing.T) {
 			r.Body, r.ContentLength = io.NopCloser(strings.NewReader("n=z&a=%31&&n=y")), -1
 			_ = r.ParseForm()
 		}},
-		{"decompressed, with the length that was sent", "application/x-www-form-urlencoded", "secret", "a=1&n=z&n=y", func(r *http.Request) {
-			r.Body = io.NopCloser(strings.NewReader("n=z&a=%31&&n=y"))
-			r.Header.Set("Content-Encoding", "gzip")
-			_ = r.ParseForm()
-		}},
-		{"decompressed, without the fields that say so", "application/x-www-form-urlencoded", "secret", "a=1&n=z&n=y", func(r *http.Request) {
-			r.Body = io.NopCloser(strings.NewReader("n=z&a=%31&&n=y")) // gin-contrib/gzip
-			r.Header.Del("Content-Encoding")
-			r.Header.Del("Content-Length")
-			_ = r.ParseForm()
-		}},
+		{"decompressed, with the length that was sent", "application/x-www-form-urlencoded", "secret",
+			"a=1&n=z&n=y", func(r *http.Request) {
+				r.Body = io.NopCloser(strings.NewReader("n=z&a=%31&&n=y"))
+				r.Header.Set("Content-Encoding", "gzip")
+				_ = r.ParseForm()
+			}},
+		{"decompressed, without the fields that say so", "application/x-www-form-urlencoded",
+			"secret", "a=1&n=z&n=y", func(r *http.Request) {
+				r.Body = io.NopCloser(strings.NewReader("n=z&a=%31&&n=y")) // gin-contrib/gzip
+				r.Header.Del("Content-Encoding")
+				r.Header.Del("Content-Length")
+				_ = r.ParseForm()
+			}},
 		{"parsed and closed", "application/x-www-form-urlencoded", "n=z&a=%31&&n=y", "a=1&n=z&n=y", func(r *http.Request) {
 			_ = r.ParseForm()
 			_ = r.Body.Close()
@@ -138,7 +142,8 @@ func TestACompressedBodyBehindTwoGuards(t *testing.T) {
 			found = append(found, r.ContentEncoding)
 			return "k", nil
 		})}
-		s := server(t, through(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), inFront(replace), httpidem.New(guard(policy)), httpidem.New(guard(policy))))
+		s := server(t, through(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), inFront(replace),
+			httpidem.New(guard(policy)), httpidem.New(guard(policy))))
 		r := newRequest(t, s, "application/json", "{", false)
 		r.Header.Set("Content-Encoding", "gzip")
 		require.Equal(t, 200, send(t, s, r).status)
@@ -277,12 +282,14 @@ func TestABodyThatWasReadIsRefused(t *testing.T) {
 			_ = r.ParseMultipartForm(0)
 			_ = r.MultipartForm.RemoveAll()
 		}, true, false},
-		{"a form of which a part was dropped", "application/x-www-form-urlencoded", "a=1&b=%zz%zz%zz", func(r *http.Request) { _ = r.ParseForm() }, false, false},
+		{"a form of which a part was dropped", "application/x-www-form-urlencoded", "a=1&b=%zz%zz%zz",
+			func(r *http.Request) { _ = r.ParseForm() }, false, false},
 		{"a form to which something was added", "application/x-www-form-urlencoded", "a=1", func(r *http.Request) {
 			_ = r.ParseForm()
 			r.PostForm.Set("b", "another value than the client's")
 		}, false, false},
-		{"a form too large for net/http", "application/x-www-form-urlencoded", "a=" + strings.Repeat("1", 10<<20), func(r *http.Request) { _ = r.ParseForm() }, false, false},
+		{"a form too large for net/http", "application/x-www-form-urlencoded", "a=" + strings.Repeat("1", 10<<20),
+			func(r *http.Request) { _ = r.ParseForm() }, false, false},
 	} {
 		for name, change := range map[string]func(*http.Request){
 			"length":   func(*http.Request) {},

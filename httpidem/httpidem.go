@@ -25,7 +25,8 @@ func New(g *core.Guard, opts ...Option) func(http.Handler) http.Handler {
 	}
 	return func(next http.Handler) http.Handler {
 		if reflect.TypeOf(next) == timeoutHandler {
-			panic("httpidem: a guard is mounted around an http.TimeoutHandler, which lets its handler run on; write http.TimeoutHandler(httpidem.New(guard)(handler), …)")
+			panic("httpidem: a guard is mounted around an http.TimeoutHandler, which lets its handler run on; write " +
+				"http.TimeoutHandler(httpidem.New(guard)(handler), …)")
 		}
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			x := exchangeOf(m, w, r)

@@ -266,10 +266,11 @@ func TestWhatIsNotCapturedIsDelivered(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			ran := 0
-			s := server(t, httpidem.New(guard(core.Policy{ResponseLimit: 100}))(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-				ran++
-				c.respond(w)
-			})))
+			s := server(t,
+				httpidem.New(guard(core.Policy{ResponseLimit: 100}))(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+					ran++
+					c.respond(w)
+				})))
 			first := post(t, s, "/", "x")
 			require.Equal(t, strings.Contains(name, "trailer"), first.trailer.Get("X-Sum") == "1")
 			require.Equal(t, c.status, first.status)

@@ -55,7 +55,8 @@ func TestRefuse(t *testing.T) {
 // Fields that a service has written by hand are those that net/http knows, in whatever case: it would
 // add a second Content-Type to "content-type".
 func TestFieldsInLowerCase(t *testing.T) {
-	byHand := &adapter.Response{Status: http.StatusOK, Header: []adapter.Field{{Name: "content-type", Value: "application/json"}}, Body: []byte("{}")}
+	byHand := &adapter.Response{Status: http.StatusOK,
+		Header: []adapter.Field{{Name: "content-type", Value: "application/json"}}, Body: []byte("{}")}
 	engine := core.MustNew(core.Config{User: core.SharedByAllCallers(),
 		Refuse: func(context.Context, *core.Refusal) *adapter.Response { return byHand }})
 	uncertain := engine.MustGuard(core.Policy{Record: core.Record{

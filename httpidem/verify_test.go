@@ -109,7 +109,8 @@ func TestThePanickedRequestIsGivenBack(t *testing.T) {
 	r := httptest.NewRequest("POST", "/", body)
 	r.Header.Set("X-User", "alice")
 	assert.Panics(t, func() {
-		httpidem.New(guard(core.Policy{}))(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("oops") })).ServeHTTP(httptest.NewRecorder(), r)
+		httpidem.New(guard(core.Policy{}))(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("oops") })).
+			ServeHTTP(httptest.NewRecorder(), r)
 	})
 	assert.Same(t, body, r.Body)
 	assert.EqualValues(t, -1, r.ContentLength)

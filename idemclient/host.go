@@ -18,8 +18,10 @@ func parseHosts(names []string) ([]host, error) {
 	hosts := make([]host, len(names))
 	for i, name := range names {
 		u, err := url.Parse("//" + name)
-		if err != nil || u.Host != name || hostname(u) == "" || strings.Contains(name, "*") || strings.Contains(u.Hostname(), ":") && name[0] != '[' {
-			return nil, fmt.Errorf("idemclient: Transport.Hosts: %q is not a host (api.example.com) or a host with a port (api.example.com:8443)", name)
+		if err != nil || u.Host != name || hostname(u) == "" || strings.Contains(name, "*") ||
+			strings.Contains(u.Hostname(), ":") && name[0] != '[' {
+			return nil, fmt.Errorf(
+				"idemclient: Transport.Hosts: %q is not a host (api.example.com) or a host with a port (api.example.com:8443)", name)
 		}
 		hosts[i].name, hosts[i].port = hostname(u), u.Port()
 	}

@@ -50,7 +50,8 @@ var errTwoRequests = errors.New("idemclient: this context's key was used for a r
 
 // check returns an error if the key is none, or not for the request r.
 func (c *chosen) check(r *http.Request) error {
-	if target := r.Method + " " + r.URL.String(); r.Response == nil && !c.target.CompareAndSwap(nil, &target) && *c.target.Load() != target {
+	if target := r.Method + " " + r.URL.String(); r.Response == nil &&
+		!c.target.CompareAndSwap(nil, &target) && *c.target.Load() != target {
 		return errTwoRequests
 	}
 	if own := r.Header.Get(keyHeader); own != "" && own != c.key {

@@ -35,8 +35,10 @@ func TestKeys(t *testing.T) {
 		{name: "stored, a string", method: "POST", url: "https://api.test/a", ctx: chosen(`"order 1"`), key: `^"order 1"$`},
 		{name: "the request's own", method: "POST", url: "https://api.test/a", field: "order-1", key: `^order-1$`},
 		{name: "the request's own, in lower case", method: "POST", url: "https://api.test/a", lower: "order-1", key: `^order-1$`},
-		{name: "in lower case, and another one", method: "POST", url: "https://api.test/a", ctx: chosen("order-1"), lower: "order-2", fault: "another one"},
-		{name: "another host, in lower case", method: "POST", url: "https://other.test/a", lower: "order-1", key: `^order-1$`, passed: true},
+		{name: "in lower case, and another one", method: "POST", url: "https://api.test/a", ctx: chosen("order-1"),
+			lower: "order-2", fault: "another one"},
+		{name: "another host, in lower case", method: "POST", url: "https://other.test/a",
+			lower: "order-1", key: `^order-1$`, passed: true},
 		{name: "a trailing dot", method: "POST", url: "https://api.test./a", key: `^"[A-Z2-7]{26}"$`},
 		{name: "a trailing dot, and a port", method: "POST", url: "https://dot.test:8443/a", key: `^"[A-Z2-7]{26}"$`},
 		{name: "both", method: "POST", url: "https://api.test/a", ctx: chosen("order-1"), field: "order-1", key: `^order-1$`},
@@ -51,13 +53,15 @@ func TestKeys(t *testing.T) {
 		{name: "another host", method: "POST", url: "https://other.test/a", ctx: chosen("order-1"), passed: true},
 		{name: "a host below", method: "POST", url: "https://a.api.test/a", passed: true},
 		{name: "another port", method: "POST", url: "http://one.test/a", passed: true},
-		{name: "another host, the request's own", method: "POST", url: "https://other.test/a", field: "order-1", key: `^order-1$`, passed: true},
+		{name: "another host, the request's own", method: "POST", url: "https://other.test/a",
+			field: "order-1", key: `^order-1$`, passed: true},
 		{name: "an upgrade", method: "GET", url: "https://api.test/a", passed: true},
 		{name: "CONNECT", method: "CONNECT", url: "https://api.test/a", passed: true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			base := &script{answers: []any{errReset, answer(200)}}
-			transport := &idemclient.Transport{Hosts: []string{"Api.test", "one.test:443", "[::1]", "dot.test.:8443"}, Base: base, MaxWait: time.Millisecond}
+			transport := &idemclient.Transport{Hosts: []string{"Api.test", "one.test:443", "[::1]", "dot.test.:8443"},
+				Base: base, MaxWait: time.Millisecond}
 			if c.ctx == nil {
 				c.ctx = t.Context()
 			}
@@ -144,7 +148,8 @@ func TestKeys(t *testing.T) {
 func TestKeyLifetime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		running := answer(409, "Idempotency-Refused", "in_progress", "Retry-After", "10")
-		expiring := answer(503, "Retry-After", "10", "Date", "Tue, 14 Nov 2023 22:13:20 GMT", "Idempotency-Key-Expires", "Tue, 14 Nov 2023 22:15:00 GMT")
+		expiring := answer(503, "Retry-After", "10", "Date", "Tue, 14 Nov 2023 22:13:20 GMT",
+			"Idempotency-Key-Expires", "Tue, 14 Nov 2023 22:15:00 GMT")
 		for _, c := range []struct {
 			name      string
 			transport *idemclient.Transport
@@ -155,17 +160,25 @@ func TestKeyLifetime(t *testing.T) {
 			unknown   bool
 		}{
 			{name: "a day", answers: []any{running}, sent: 7600, waited: 24 * time.Hour, unknown: true},
-			{name: "an hour", transport: &idemclient.Transport{KeyLifetime: time.Hour}, answers: []any{running}, sent: 320, waited: time.Hour, unknown: true},
-			{name: "two days", transport: &idemclient.Transport{KeyLifetime: 48 * time.Hour}, first: 47 * time.Hour, answers: []any{running, answer(201)}, sent: 2, waited: 10 * time.Second},
-			{name: "stored, and young enough", first: 24*time.Hour - time.Minute, answers: []any{running, answer(201)}, sent: 2, waited: 10 * time.Second},
-			{name: "stored, and getting too old", first: 24*time.Hour - 5*time.Second, answers: []any{running, answer(201)}, sent: 1, unknown: true},
+			{name: "an hour", transport: &idemclient.Transport{KeyLifetime: time.Hour}, answers: []any{running},
+				sent: 320, waited: time.Hour, unknown: true},
+			{name: "two days", transport: &idemclient.Transport{KeyLifetime: 48 * time.Hour}, first: 47 * time.Hour,
+				answers: []any{running, answer(201)}, sent: 2, waited: 10 * time.Second},
+			{name: "stored, and young enough", first: 24*time.Hour - time.Minute, answers: []any{running, answer(201)},
+				sent: 2, waited: 10 * time.Second},
+			{name: "stored, and getting too old", first: 24*time.Hour - 5*time.Second,
+				answers: []any{running, answer(201)}, sent: 1, unknown: true},
 			{name: "stored, and too old", first: 24 * time.Hour, answers: []any{answer(201)}, unknown: true},
 			{name: "another machine's clock", first: -30 * time.Second, answers: []any{answer(201)}, sent: 1},
 			{name: "a clock that was set back", first: -time.Hour, answers: []any{answer(201)}, unknown: true},
-			{name: "an answer says when", transport: &idemclient.Transport{MaxTries: 100}, answers: []any{expiring, errReset, running}, sent: 10, waited: 90 * time.Second, unknown: true},
-			{name: "an answer says now", answers: []any{answer(503, "Retry-After", "1", "Date", "Tue, 14 Nov 2023 22:13:20 GMT", "Idempotency-Key-Expires", "Tue, 14 Nov 2023 22:13:20 GMT"), answer(201)}, sent: 1, unknown: true},
-			{name: "an answer says nothing", answers: []any{answer(503, "Retry-After", "1", "Idempotency-Key-Expires", "soon"), answer(201)}, sent: 2, waited: time.Second},
-			{name: "an answer says later", first: 24*time.Hour - 15*time.Second, answers: []any{expiring, running, answer(201)}, sent: 3, waited: 20 * time.Second},
+			{name: "an answer says when", transport: &idemclient.Transport{MaxTries: 100}, answers: []any{expiring, errReset, running},
+				sent: 10, waited: 90 * time.Second, unknown: true},
+			{name: "an answer says now", answers: []any{answer(503, "Retry-After", "1", "Date", "Tue, 14 Nov 2023 22:13:20 GMT",
+				"Idempotency-Key-Expires", "Tue, 14 Nov 2023 22:13:20 GMT"), answer(201)}, sent: 1, unknown: true},
+			{name: "an answer says nothing", answers: []any{answer(503, "Retry-After", "1", "Idempotency-Key-Expires", "soon"),
+				answer(201)}, sent: 2, waited: time.Second},
+			{name: "an answer says later", first: 24*time.Hour - 15*time.Second, answers: []any{expiring, running, answer(201)},
+				sent: 3, waited: 20 * time.Second},
 		} {
 			base := &script{answers: c.answers}
 			transport := c.transport
@@ -193,9 +206,11 @@ func TestKeyLifetime(t *testing.T) {
 			first time.Duration
 			field string
 		}{"stored": {24*time.Hour - 5*time.Second, "X"}, "the first answer says when": {0, "Idempotency-Key-Expires"}} {
-			base := &script{answers: []any{answer(307, "Location", "/b", c.field, time.Now().Add(5*time.Second).UTC().Format(http.TimeFormat)), running}}
+			base := &script{answers: []any{answer(307, "Location", "/b", c.field,
+				time.Now().Add(5*time.Second).UTC().Format(http.TimeFormat)), running}}
 			ctx := idemclient.WithKey(t.Context(), "order-1", time.Now().Add(-c.first))
-			_, err := (&http.Client{Transport: &idemclient.Transport{Hosts: hosts, Base: base}}).Do(request(ctx, t, "POST", "https://api.test/a", "bytes"))
+			_, err := (&http.Client{Transport: &idemclient.Transport{Hosts: hosts, Base: base}}).Do(
+				request(ctx, t, "POST", "https://api.test/a", "bytes"))
 			assert.ErrorIs(t, err, idemclient.ErrOutcomeUnknown, name)
 			assert.Len(t, base.sent, 2, name)
 		}
@@ -277,7 +292,8 @@ func TestRedirects(t *testing.T) {
 	evil := &script{answers: []any{answer(200)}}
 	low := request(t.Context(), t, "POST", "https://api.test/a", "bytes")
 	low.Header["idempotency-key"] = []string{"order-1"}
-	_, err := (&http.Client{Transport: &idemclient.Transport{Hosts: hosts, Base: byHost{"api.test": {answers: []any{to(307, "https://evil.test/")}}, "evil.test": evil}}}).Do(low)
+	_, err := (&http.Client{Transport: &idemclient.Transport{Hosts: hosts,
+		Base: byHost{"api.test": {answers: []any{to(307, "https://evil.test/")}}, "evil.test": evil}}}).Do(low)
 	require.NoError(t, err)
 	require.Empty(t, evil.sent[0].key)
 

@@ -47,7 +47,8 @@ func TestOnSignTransport(t *testing.T) {
 
 		// What can't be signed is not tried again.
 		base.sent = nil
-		_, err := (&idemclient.Transport{Hosts: hosts, Base: &sign.Transport{Base: base}}).RoundTrip(request(t.Context(), t, "POST", "https://api.test/a", "bytes"))
+		_, err := (&idemclient.Transport{Hosts: hosts, Base: &sign.Transport{Base: base}}).RoundTrip(request(t.Context(), t,
+			"POST", "https://api.test/a", "bytes"))
 		require.ErrorContains(t, err, "no key to sign with")
 		require.ErrorContains(t, err, "would not help; sent 0 times")
 		require.Empty(t, base.sent)
@@ -73,7 +74,8 @@ func TestOnAnother(t *testing.T) {
 	inner := &idemclient.Transport{Hosts: hosts, Base: base, MaxWait: time.Millisecond}
 	for _, method := range []string{"GET", "POST"} {
 		base.sent = nil
-		_, err := (&idemclient.Transport{Hosts: hosts, Base: inner, MaxTries: 3, MaxWait: time.Millisecond}).RoundTrip(request(t.Context(), t, method, "https://api.test/a", "bytes"))
+		_, err := (&idemclient.Transport{Hosts: hosts, Base: inner, MaxTries: 3, MaxWait: time.Millisecond}).RoundTrip(
+			request(t.Context(), t, method, "https://api.test/a", "bytes"))
 		require.ErrorContains(t, err, "sent 3 times")
 		require.Len(t, base.sent, 3)
 	}

@@ -36,10 +36,10 @@ type Transport struct {
 	// MaxTries is how many times a request is sent at most; while the operation is running on the server, it is asked for
 	// more often. Zero: 5. One: no retries.
 	MaxTries int
-	// TryTimeout is how long a try may take, from the last part of the body that was sent, until there is the header of the
-	// response, and of JSON what is read before it is returned. It is longer than the slowest answer: a handler that the next try finds running must end before its service
-	// gives up on a client that has left (core.Policy.Linger: a minute). It does not hold for bodies that can be sent only
-	// once. Zero: 30 s. Negative: no limit.
+	// TryTimeout is how long a try may take, from the last part of the body that was sent, until there is the header of the response, and
+	// of JSON what is read before it is returned. It is longer than the slowest answer: a handler that the next try finds running must end
+	// before its service gives up on a client that has left (core.Policy.Linger: a minute). It does not hold for bodies that can be sent
+	// only once. Zero: 30 s. Negative: no limit.
 	TryTimeout time.Duration
 	// MaxWait is the longest pause between two tries. Zero: 30 s.
 	MaxWait time.Duration

@@ -56,23 +56,34 @@ func TestTries(t *testing.T) {
 		{name: "a broken connection", answers: []any{errReset, done}, sent: 2, status: 201},
 		{name: "each status that passes", answers: []any{answer(408), answer(425), answer(429), done}, sent: 4, status: 201},
 		{name: "each status of a gateway", answers: []any{answer(502), answer(503), answer(504), done}, sent: 4, status: 201},
-		{name: "Retry-After in seconds", answers: []any{answer(503, "Retry-After", "7"), done}, sent: 2, status: 201, waited: 7 * time.Second},
+		{name: "Retry-After in seconds", answers: []any{answer(503, "Retry-After", "7"), done},
+			sent: 2, status: 201, waited: 7 * time.Second},
 		{name: "Retry-After as a date, by the server's clock", answers: []any{
 			answer(429, "Date", "Tue, 14 Nov 2023 22:13:20 GMT", "Retry-After", "Tue, 14 Nov 2023 22:13:25 GMT"), done,
 		}, sent: 2, status: 201, waited: 5 * time.Second},
-		{name: "a date that is past", answers: []any{answer(503, "Retry-After", "Tue, 14 Nov 1995 22:13:20 GMT"), done}, sent: 2, status: 201},
+		{name: "a date that is past", answers: []any{answer(503, "Retry-After", "Tue, 14 Nov 1995 22:13:20 GMT"), done},
+			sent: 2, status: 201},
 		{name: "nonsense", answers: []any{answer(503, "Retry-After", "-1"), done}, sent: 2, status: 201},
 		{name: "running", answers: []any{refused(409, codes.InProgress, "1"), done}, sent: 2, status: 201, waited: time.Second},
 		{name: "running for longer than there are tries", transport: &idemclient.Transport{MaxTries: 2},
-			answers: []any{refused(409, codes.InProgress, "1"), errReset, refused(409, codes.InProgress, "1"), refused(409, codes.InProgress, "1"), done}, sent: 5, status: 201, waited: 3 * time.Second},
-		{name: "running, in a format of the service's own", answers: []any{refused(200, codes.InProgress, "2"), done}, sent: 2, status: 201, waited: 2 * time.Second},
-		{name: "refused for a while, with a status of the service's own", answers: []any{refused(400, codes.StoreUnavailable, "1"), refused(400, codes.ShuttingDown, "1"),
-			refused(400, codes.Unfinished, "1"), refused(400, codes.RateLimited, "1"), done}, sent: 5, status: 201, waited: 4 * time.Second},
-		{name: "ACP", answers: []any{inFlight(`{"type":"invalid_request","code":"idempotency_in_flight"}`), done}, sent: 2, status: 201, waited: time.Second},
-		{name: "AdCP", answers: []any{inFlight(`{"errors":[{"code":"IDEMPOTENCY_IN_FLIGHT"}]}`), done}, sent: 2, status: 201, waited: time.Second},
-		{name: "Stripe", answers: []any{inFlight(`{"error":{"code":"idempotency_key_in_use"}}`), done}, sent: 2, status: 201, waited: time.Second},
-		{name: "another 409 of JSON", answers: []any{inFlight(`{"code":"out_of_stock","in":["idempotency_in_flight"]}`)}, sent: 1, status: 409},
-		{name: "in flight, but no 409", answers: []any{answer(422, "Content-Type", "application/json", "body", `{"code":"idempotency_in_flight"}`)}, sent: 1, status: 422},
+			answers: []any{refused(409, codes.InProgress, "1"), errReset, refused(409, codes.InProgress, "1"),
+				refused(409, codes.InProgress, "1"), done}, sent: 5, status: 201, waited: 3 * time.Second},
+		{name: "running, in a format of the service's own", answers: []any{refused(200, codes.InProgress, "2"), done},
+			sent: 2, status: 201, waited: 2 * time.Second},
+		{name: "refused for a while, with a status of the service's own",
+			answers: []any{refused(400, codes.StoreUnavailable, "1"), refused(400, codes.ShuttingDown, "1"),
+				refused(400, codes.Unfinished, "1"), refused(400, codes.RateLimited, "1"), done},
+			sent: 5, status: 201, waited: 4 * time.Second},
+		{name: "ACP", answers: []any{inFlight(`{"type":"invalid_request","code":"idempotency_in_flight"}`), done},
+			sent: 2, status: 201, waited: time.Second},
+		{name: "AdCP", answers: []any{inFlight(`{"errors":[{"code":"IDEMPOTENCY_IN_FLIGHT"}]}`), done},
+			sent: 2, status: 201, waited: time.Second},
+		{name: "Stripe", answers: []any{inFlight(`{"error":{"code":"idempotency_key_in_use"}}`), done},
+			sent: 2, status: 201, waited: time.Second},
+		{name: "another 409 of JSON", answers: []any{inFlight(`{"code":"out_of_stock","in":["idempotency_in_flight"]}`)},
+			sent: 1, status: 409},
+		{name: "in flight, but no 409", answers: []any{answer(422, "Content-Type", "application/json", "body",
+			`{"code":"idempotency_in_flight"}`)}, sent: 1, status: 422},
 		{name: "another 409", answers: []any{answer(409, "Retry-After", "1")}, sent: 1, status: 409},
 		{name: "duplicate", answers: []any{refused(409, codes.Duplicate, "")}, sent: 1, status: 409},
 		{name: "400", answers: []any{answer(400)}, sent: 1, status: 400},
@@ -82,21 +93,31 @@ func TestTries(t *testing.T) {
 		{name: "422", answers: []any{refused(422, codes.KeyReused, "")}, sent: 1, status: 422},
 		{name: "500", answers: []any{answer(500)}, sent: 1, status: 500},
 		{name: "501", answers: []any{answer(501)}, sent: 1, status: 501},
-		{name: "500, which is not replayed", transport: &idemclient.Transport{Retry500: true}, answers: []any{answer(500), done}, sent: 2, status: 201},
+		{name: "500, which is not replayed", transport: &idemclient.Transport{Retry500: true},
+			answers: []any{answer(500), done}, sent: 2, status: 201},
 		{name: "asked to wait too long", answers: []any{answer(503, "Retry-After", "31")}, sent: 1, why: "wait too long", last: 503},
-		{name: "asked to wait for ages", answers: []any{answer(503, "Retry-After", "99999999999999999999")}, sent: 1, why: "wait too long", last: 503},
+		{name: "asked to wait for ages", answers: []any{answer(503, "Retry-After", "99999999999999999999")},
+			sent: 1, why: "wait too long", last: 503},
 		{name: "running for too long", answers: []any{refused(409, codes.InProgress, "31")}, sent: 1, why: "wait too long", last: 409},
-		{name: "MaxWait", transport: &idemclient.Transport{MaxWait: time.Hour}, answers: []any{answer(503, "Retry-After", "3000"), done}, sent: 2, status: 201, waited: 50 * time.Minute},
-		{name: "asked to wait for MaxWait", answers: []any{answer(503, "Retry-After", "30"), done}, sent: 2, status: 201, waited: 30*time.Second - 1},
-		{name: "asked for a short MaxWait each time", transport: &idemclient.Transport{MaxWait: time.Second}, answers: []any{answer(429, "Retry-After", "1")}, sent: 5, why: "no more tries", last: 429, waited: 4*time.Second - 1},
-		{name: "a short MaxWait bounds its own pauses", transport: &idemclient.Transport{MaxWait: time.Millisecond}, answers: []any{errReset, done}, sent: 2, status: 201},
-		{name: "503 for ever", answers: []any{answer(503)}, sent: 5, why: "no more tries; sent 5 times; the last answer is 503 Service Unavailable", last: 503},
+		{name: "MaxWait", transport: &idemclient.Transport{MaxWait: time.Hour}, answers: []any{answer(503, "Retry-After", "3000"), done},
+			sent: 2, status: 201, waited: 50 * time.Minute},
+		{name: "asked to wait for MaxWait", answers: []any{answer(503, "Retry-After", "30"), done}, sent: 2,
+			status: 201, waited: 30*time.Second - 1},
+		{name: "asked for a short MaxWait each time", transport: &idemclient.Transport{MaxWait: time.Second},
+			answers: []any{answer(429, "Retry-After", "1")}, sent: 5, why: "no more tries", last: 429, waited: 4*time.Second - 1},
+		{name: "a short MaxWait bounds its own pauses", transport: &idemclient.Transport{MaxWait: time.Millisecond},
+			answers: []any{errReset, done}, sent: 2, status: 201},
+		{name: "503 for ever", answers: []any{answer(503)}, sent: 5,
+			why: "no more tries; sent 5 times; the last answer is 503 Service Unavailable", last: 503},
 		{name: "errors for ever", answers: []any{errReset}, sent: 5, why: "no more tries; sent 5 times: connection reset"},
-		{name: "one try", transport: &idemclient.Transport{MaxTries: 1}, answers: []any{refused(409, codes.InProgress, "1")}, sent: 1, why: "no more tries", last: 409},
-		{name: "a certificate of somebody else", answers: []any{&tls.CertificateVerificationError{Err: errReset}}, sent: 1, why: "would not help"},
+		{name: "one try", transport: &idemclient.Transport{MaxTries: 1}, answers: []any{refused(409, codes.InProgress, "1")},
+			sent: 1, why: "no more tries", last: 409},
+		{name: "a certificate of somebody else", answers: []any{&tls.CertificateVerificationError{Err: errReset}},
+			sent: 1, why: "would not help"},
 		{name: "GET", method: "GET", answers: []any{errReset, answer(503), done}, sent: 3, status: 201},
 		{name: "QUERY", method: "QUERY", answers: []any{errReset, answer(503), done}, sent: 3, status: 201},
-		{name: "a Base that returns nothing", answers: []any{nothing}, sent: 1, why: "another try would not help; sent once: idemclient: Transport.Base has returned no response and no error"},
+		{name: "a Base that returns nothing", answers: []any{nothing}, sent: 1,
+			why: "another try would not help; sent once: idemclient: Transport.Base has returned no response and no error"},
 		{name: "DELETE", method: "DELETE", answers: []any{errReset, answer(503), done}, sent: 3, status: 201},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -157,10 +178,11 @@ func nothing(*http.Request) (*http.Response, error) { return nil, nil }
 func TestPauses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		grown := 100 * time.Millisecond
-		transport := &idemclient.Transport{Hosts: hosts, Base: &script{answers: []any{errReset}}, MaxTries: 12, Observe: func(try idemclient.Try) {
-			assert.True(t, try.Pause == 0 || grown/2 <= try.Pause && try.Pause < grown*3/2, "%v", try.Pause)
-			grown = min(2*grown, 6400*time.Millisecond)
-		}}
+		transport := &idemclient.Transport{Hosts: hosts, Base: &script{answers: []any{errReset}},
+			MaxTries: 12, Observe: func(try idemclient.Try) {
+				assert.True(t, try.Pause == 0 || grown/2 <= try.Pause && try.Pause < grown*3/2, "%v", try.Pause)
+				grown = min(2*grown, 6400*time.Millisecond)
+			}}
 		_, err := transport.RoundTrip(request(t.Context(), t, "POST", "https://api.test/a", "bytes"))
 		require.ErrorContains(t, err, "sent 12 times")
 	})
@@ -248,7 +270,8 @@ func TestTryTimeout(t *testing.T) {
 		}
 		base := &script{answers: []any{hang, slowly}}
 		var tries []idemclient.Try
-		transport := &idemclient.Transport{Hosts: hosts, Base: base, TryTimeout: 15 * time.Second, Observe: func(try idemclient.Try) { tries = append(tries, try) }}
+		transport := &idemclient.Transport{Hosts: hosts, Base: base, TryTimeout: 15 * time.Second,
+			Observe: func(try idemclient.Try) { tries = append(tries, try) }}
 		long := strings.Repeat("x", 5*(64<<10))
 		r := request(t.Context(), t, "POST", "https://api.test/a", long)
 		r.Body = io.NopCloser(slow{r.Body, 10 * time.Second, t.Context()}) // of the first try
@@ -283,7 +306,8 @@ func TestTryTimeout(t *testing.T) {
 		// What is sent when the answer is there already does not begin it anew.
 		var rest io.Reader
 		early := roundTrip(func(r *http.Request) (*http.Response, error) { rest = r.Body; return slowly(r) })
-		resp, err = (&idemclient.Transport{Hosts: hosts, Base: early, TryTimeout: time.Second}).RoundTrip(request(t.Context(), t, "POST", "https://api.test/a", long))
+		resp, err = (&idemclient.Transport{Hosts: hosts, Base: early, TryTimeout: time.Second}).RoundTrip(
+			request(t.Context(), t, "POST", "https://api.test/a", long))
 		require.NoError(t, err)
 		_, err = rest.Read(make([]byte, 1))
 		require.NoError(t, err)
@@ -300,7 +324,8 @@ func TestTryTimeout(t *testing.T) {
 		began := time.Now()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
-		_, err = (&idemclient.Transport{Hosts: hosts, Base: base, TryTimeout: -1}).RoundTrip(request(ctx, t, "POST", "https://api.test/a", "bytes"))
+		_, err = (&idemclient.Transport{Hosts: hosts, Base: base, TryTimeout: -1}).RoundTrip(
+			request(ctx, t, "POST", "https://api.test/a", "bytes"))
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.Equal(t, time.Hour, time.Since(began))
 	})
@@ -400,7 +425,8 @@ func TestAnswersAddToTheBudget(t *testing.T) {
 
 		// Who waits for his turn may be too late.
 		transport.MaxWait = time.Second
-		require.ErrorIs(t, send(idemclient.WithKey(t.Context(), "order-1", time.Now().Add(300*time.Millisecond-24*time.Hour))), idemclient.ErrOutcomeUnknown)
+		require.ErrorIs(t, send(idemclient.WithKey(t.Context(), "order-1", time.Now().Add(300*time.Millisecond-24*time.Hour))),
+			idemclient.ErrOutcomeUnknown)
 
 		// Nobody waits for a turn that comes after his deadline; to wait for an operation that runs needs none.
 		base.sent, base.answers = nil, []any{errReset, errReset, answer(409, "Idempotency-Refused", "in_progress"), answer(201), errReset}

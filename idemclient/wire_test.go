@@ -91,7 +91,8 @@ func TestNetHTTPResendsNothingUnseen(t *testing.T) {
 					}
 				}), http2)
 				var resent []int
-				transport := &idemclient.Transport{Hosts: hosts, Base: base, Observe: func(try idemclient.Try) { resent = append(resent, try.ResendCount) }}
+				transport := &idemclient.Transport{Hosts: hosts, Base: base,
+					Observe: func(try idemclient.Try) { resent = append(resent, try.ResendCount) }}
 				for n := range 2 {
 					r := request(t.Context(), t, "POST", "http://api.test/a", body)
 					r.Header.Set("Idempotency-Key", strconv.Itoa(n))
@@ -210,11 +211,14 @@ func TestBodies(t *testing.T) {
 		{name: "1 MiB", body: mib, sent: 2},
 		{name: "longer", body: mib + "x", sent: 1, fault: "the body can't be read again; sent once: connection reset"},
 		{name: "longer, of known length", body: mib + "x", length: 1<<20 + 1, sent: 1, fault: "the body can't be read again"},
-		{name: "longer, from GetBody", body: mib + "x", length: 1<<20 + 1, getBody: func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(mib + "x")), nil }, sent: 2},
-		{name: "GetBody fails", body: "bytes", getBody: func() (io.ReadCloser, error) { return nil, errors.New("the file is gone") }, sent: 1, fault: "the body can't be read again; sent once: connection reset: the body for another try: the file is gone"},
+		{name: "longer, from GetBody", body: mib + "x", length: 1<<20 + 1,
+			getBody: func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(mib + "x")), nil }, sent: 2},
+		{name: "GetBody fails", body: "bytes", getBody: func() (io.ReadCloser, error) { return nil, errors.New("the file is gone") },
+			sent: 1, fault: "the body can't be read again; sent once: connection reset: the body for another try: the file is gone"},
 		{name: "too short", body: "bytes", length: 6, fault: "5 bytes, but ContentLength is 6"},
 		{name: "too long", body: "bytes", length: 4, fault: "5 bytes, but ContentLength is 4"},
-		{name: "unreadable", change: func(_ *http.Request, w *watched) { w.Reader = io.MultiReader(strings.NewReader("by"), broken{}) }, fault: "reading the body: a bad disk"},
+		{name: "unreadable", change: func(_ *http.Request, w *watched) { w.Reader = io.MultiReader(strings.NewReader("by"), broken{}) },
+			fault: "reading the body: a bad disk"},
 		{name: "that can't be closed", change: func(_ *http.Request, w *watched) {
 			w.Reader = struct {
 				io.Reader
@@ -293,17 +297,25 @@ func TestNeverSent(t *testing.T) {
 		fault  string
 		begun  bool // net/http finds it out when it sends
 	}{
-		"a method":                    {func(r *http.Request) { r.Method = "PO ST" }, `"PO ST" is no method`, false},
-		"a field's name":              {func(r *http.Request) { r.Header["X Y"] = []string{"1"} }, `"X Y" is no name of a header field`, false},
-		"an empty name":               {func(r *http.Request) { r.Header[""] = []string{"1"} }, `"" is no name of a header field`, false},
-		"a field's value":             {func(r *http.Request) { r.Header.Set("X-A", "1\nX-B: 2") }, "the value of X-A has a control character", false},
-		"a trailer's value":           {func(r *http.Request) { r.Trailer = http.Header{"X-A": {"\x7f"}} }, "the value of X-A has a control character", false},
-		"the URL":                     {func(r *http.Request) { r.URL.Opaque = "//api.test/a\x01" }, "the URL has a control character", false},
-		"the query":                   {func(r *http.Request) { r.URL.RawQuery = "a=\n" }, "the URL has a control character", false},
-		"no body of some length":      {func(r *http.Request) { r.Body, r.GetBody = nil, nil }, "there is no body, but ContentLength is 5", false},
-		"a body that is shorter":      {func(r *http.Request) { r.ContentLength = 6 }, "the body has 5 bytes, but ContentLength is 6", true},
-		"a body that is longer":       {func(r *http.Request) { r.ContentLength = 4 }, "the body has more bytes than ContentLength, which is 4", true},
-		"a long body that is shorter": {func(r *http.Request) { long(r, 100<<10-1); r.ContentLength++ }, "the body has 102399 bytes, but ContentLength is 102400", true},
+		"a method": {func(r *http.Request) { r.Method = "PO ST" }, `"PO ST" is no method`, false},
+		"a field's name": {func(r *http.Request) { r.Header["X Y"] = []string{"1"} },
+			`"X Y" is no name of a header field`, false},
+		"an empty name": {func(r *http.Request) { r.Header[""] = []string{"1"} }, `"" is no name of a header field`, false},
+		"a field's value": {func(r *http.Request) { r.Header.Set("X-A", "1\nX-B: 2") },
+			"the value of X-A has a control character", false},
+		"a trailer's value": {func(r *http.Request) { r.Trailer = http.Header{"X-A": {"\x7f"}} },
+			"the value of X-A has a control character", false},
+		"the URL": {func(r *http.Request) { r.URL.Opaque = "//api.test/a\x01" },
+			"the URL has a control character", false},
+		"the query": {func(r *http.Request) { r.URL.RawQuery = "a=\n" }, "the URL has a control character", false},
+		"no body of some length": {func(r *http.Request) { r.Body, r.GetBody = nil, nil },
+			"there is no body, but ContentLength is 5", false},
+		"a body that is shorter": {func(r *http.Request) { r.ContentLength = 6 },
+			"the body has 5 bytes, but ContentLength is 6", true},
+		"a body that is longer": {func(r *http.Request) { r.ContentLength = 4 },
+			"the body has more bytes than ContentLength, which is 4", true},
+		"a long body that is shorter": {func(r *http.Request) { long(r, 100<<10-1); r.ContentLength++ },
+			"the body has 102399 bytes, but ContentLength is 102400", true},
 	} {
 		for _, http2 := range []bool{false, true} {
 			t.Run(name+", HTTP/2: "+strconv.FormatBool(http2), func(t *testing.T) {
@@ -314,7 +326,8 @@ func TestNeverSent(t *testing.T) {
 						panic(http.ErrAbortHandler)
 					}), http2)
 					var tries int
-					transport := &idemclient.Transport{Hosts: hosts, Base: base, Observe: func(try idemclient.Try) { tries++; assert.Zero(t, try.Pause) }}
+					transport := &idemclient.Transport{Hosts: hosts, Base: base,
+						Observe: func(try idemclient.Try) { tries++; assert.Zero(t, try.Pause) }}
 					r := request(t.Context(), t, "POST", "http://api.test/a", "bytes")
 					c.change(r)
 					began := time.Now()
@@ -381,7 +394,8 @@ func TestAnswers(t *testing.T) {
 						panic(http.ErrAbortHandler)
 					}
 				}), false)
-				resp, err := (&idemclient.Transport{Hosts: hosts, Base: base}).RoundTrip(request(t.Context(), t, "POST", "http://api.test/a", "bytes"))
+				resp, err := (&idemclient.Transport{Hosts: hosts, Base: base}).RoundTrip(
+					request(t.Context(), t, "POST", "http://api.test/a", "bytes"))
 				require.NoError(t, err)
 				require.Equal(t, c.sent, n)
 				read, err := io.ReadAll(resp.Body)

@@ -154,13 +154,14 @@ func TestCallsThatFail(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := idemtest.New(t, core.Config{})
 		e.Fail(idemtest.Renew)
-		_, err := core.Do(t.Context(), e.MustTask(core.TaskPolicy{Name: "mail"}), core.Call{Key: "k"}, func(ctx context.Context) (int, error) {
-			select {
-			case <-ctx.Done():
-			case <-time.After(time.Hour):
-			}
-			return 0, context.Cause(ctx)
-		})
+		_, err := core.Do(t.Context(), e.MustTask(core.TaskPolicy{Name: "mail"}), core.Call{Key: "k"},
+			func(ctx context.Context) (int, error) {
+				select {
+				case <-ctx.Done():
+				case <-time.After(time.Hour):
+				}
+				return 0, context.Cause(ctx)
+			})
 		require.ErrorIs(t, err, core.ErrLeaseLost)
 		require.NotZero(t, e.Count(core.RenewFailed, "DO mail"))
 	})

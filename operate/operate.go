@@ -72,7 +72,8 @@ type Options struct {
 	// and not shown. It is called concurrently.
 	Authorize func(r *http.Request) (Actor, Access, error)
 
-	// Audit is asked before an action, and an error forbids it: see [operations.Options]. Nil: every action is allowed to those with [Change].
+	// Audit is asked before an action, and an error forbids it: see [operations.Options]. Nil: every action is allowed to
+	// those with [Change].
 	Audit func(ctx context.Context, a operations.Action) error
 
 	// Format makes a stored body readable for the page: it may decode, indent, or leave out what nobody should see. Nil: the body
@@ -140,7 +141,8 @@ var pages = template.Must(template.New("").Funcs(template.FuncMap{
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	header := w.Header()
 	header.Set("Cache-Control", "no-store")
-	header.Set("Content-Security-Policy", "default-src 'none'; style-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'")
+	header.Set("Content-Security-Policy",
+		"default-src 'none'; style-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'")
 	header.Set("X-Content-Type-Options", "nosniff")
 	header.Set("Referrer-Policy", "same-origin")
 	actor, access, err := h.options.Authorize(r)
@@ -229,7 +231,8 @@ func (h *Handler) serveList(w http.ResponseWriter, r *http.Request) {
 		var ok bool
 		if from, ok = h.openCursor(v.Query); !ok {
 			status = http.StatusBadRequest
-			v.Message = "The list begins anew: only the process that has shown its beginning knows where it goes on, and only until it ends."
+			v.Message = "The list begins anew: only the process that has shown its beginning knows " +
+				"where it goes on, and only until it ends."
 		}
 		v.Query.Del("from")
 	}
@@ -405,7 +408,8 @@ func (h *Handler) serveAct(w http.ResponseWriter, r *http.Request) {
 	}
 	switch {
 	case errors.Is(err, store.ErrMovedOn), errors.Is(err, store.ErrNoRecord):
-		h.fail(w, http.StatusConflict, "Nothing was changed. The operation has moved on since you saw it: another run, or another operator, was faster. Look again.")
+		h.fail(w, http.StatusConflict,
+			"Nothing was changed. The operation has moved on since you saw it: another run, or another operator, was faster. Look again.")
 	case err != nil:
 		h.fail(w, http.StatusUnprocessableEntity, sentence(err))
 	case get("action") == "forget":

@@ -166,7 +166,8 @@ func TestPage(t *testing.T) {
 	assert.Equal(t, 200, s.status)
 	assert.Equal(t, []string{"release by ana: idem: the audit has forbidden it: not before eight", "release by ana: <nil>"}, s.operated())
 	assert.Regexp(t, `(?s)0 abandoned</a>.*0 running</a>.*1 free</a>.*1 done</a>`, s.visit("./", nil), "without those of the page itself")
-	assert.False(t, slices.ContainsFunc(s.events, func(ev core.Event) bool { return ev.Policy != "charge" && ev.Kind != core.StoreIsLocal }))
+	assert.False(t,
+		slices.ContainsFunc(s.events, func(ev core.Event) bool { return ev.Policy != "charge" && ev.Kind != core.StoreIsLocal }))
 	// The page that was open all the time, when the next run is stuck, and when it is done.
 	stale := s.form(page, "settle")
 	stale.Set("body", `"late"`)
@@ -198,7 +199,8 @@ func TestPage(t *testing.T) {
 
 	digest = s.do("settled", true)
 	settle := s.form(s.visit("operation?digest="+digest, nil), "settle")
-	for name, bad := range map[string][2]string{"sure": {"", "confirm it"}, "reason": {" ", "needs an actor and a reason"}, "retain": {"soon", "takes a time"}, "action": {"dance", "no such action"}} {
+	for name, bad := range map[string][2]string{"sure": {"", "confirm it"}, "reason": {" ", "needs an actor and a reason"},
+		"retain": {"soon", "takes a time"}, "action": {"dance", "no such action"}} {
 		broken := url.Values{}
 		for k, v := range settle {
 			broken[k] = v
@@ -209,7 +211,8 @@ func TestPage(t *testing.T) {
 	}
 	settle.Set("body", `"by hand"`)
 	s.visit("act", settle)
-	r, err := core.Do(t.Context(), s.task, core.Call{Key: "settled", User: "alice"}, func(context.Context) (string, error) { return "", nil })
+	r, err := core.Do(t.Context(), s.task, core.Call{Key: "settled", User: "alice"},
+		func(context.Context) (string, error) { return "", nil })
 	require.NoError(t, err)
 	assert.Equal(t, "by hand", r.Value)
 	s.visit("act", s.form(s.visit("operation?digest="+digest, nil), "forget"))
@@ -227,7 +230,8 @@ func TestWhoMayDoWhat(t *testing.T) {
 		header []string
 		status int
 	}{
-		{"ana", []string{"Sec-Fetch-Site", "cross-site"}, 403}, {"ana", []string{"Sec-Fetch-Site", "", "Origin", "https://evil.example"}, 403},
+		{"ana", []string{"Sec-Fetch-Site", "cross-site"}, 403},
+		{"ana", []string{"Sec-Fetch-Site", "", "Origin", "https://evil.example"}, 403},
 		{"bob", nil, 403}, {"eve", nil, 403}, {"", nil, 401}, {"nobody", []string{"Idem-Operator", "ana"}, 401},
 	} {
 		s.actor = c.actor
@@ -360,7 +364,8 @@ func TestWhatThePageShows(t *testing.T) {
 	now = now.Add(50 * time.Hour) // the store's clock is ahead
 	engine := core.MustNew(core.Config{Store: records, Remark: func(context.Context) string { return "<script>\u202ealert(1)</script>" }})
 	for i := range 60 {
-		_, err = core.Do(t.Context(), engine.MustTask(core.TaskPolicy{Name: "n"}), core.Call{Key: fmt.Sprint(i)}, func(context.Context) ([]byte, error) { return []byte{0xff}, nil })
+		_, err = core.Do(t.Context(), engine.MustTask(core.TaskPolicy{Name: "n"}), core.Call{Key: fmt.Sprint(i)},
+			func(context.Context) ([]byte, error) { return []byte{0xff}, nil })
 		require.NoError(t, err)
 	}
 	page, err := operate.New(engine, operate.Options{
@@ -392,10 +397,11 @@ func TestWhatThePageShows(t *testing.T) {
 	key := []byte(strings.Repeat("0123456789", 4))
 	sealing := core.MustNew(core.Config{Store: records, Seal: &core.Seal{DigestKey: key, Keys: []core.Secret{{Name: "a", Key: key[1:]}}}})
 	var digest string
-	_, err = core.Do(t.Context(), sealing.MustTask(core.TaskPolicy{Name: "n"}), core.Call{Key: "sealed"}, func(ctx context.Context) (string, error) {
-		digest = core.RunFrom(ctx).Key().String()
-		return "", nil
-	})
+	_, err = core.Do(t.Context(), sealing.MustTask(core.TaskPolicy{Name: "n"}), core.Call{Key: "sealed"},
+		func(ctx context.Context) (string, error) {
+			digest = core.RunFrom(ctx).Key().String()
+			return "", nil
+		})
 	require.NoError(t, err)
 	sealed := get("/x/operation?digest=" + digest + "&body")
 	assert.Contains(t, sealed, "there is no Config.Seal")

@@ -21,11 +21,11 @@
 //
 // Method and route are absent for tasks. They are those of package promidem. No attribute of a metric holds a key or a user.
 //
-// Each event is also an event of the span that its context has, if that is recorded: the server's span, which a
-// middleware further out has begun. Its name is the kind's, such as idem.replayed; it tells of the operation by id, attempt and
-// the digest of its key, as the log does, and has the text of [core.Event].Err. With [Remark], a replay, and a duplicate that is refused, is linked to the span of the
-// run that it is a duplicate of. The ending event of a run that is settled late ([core.Event].Late) comes when the server's span has ended: only the
-// metrics have it.
+// Each event is also an event of the span that its context has, if that is recorded: the server's span, which a middleware further out has
+// begun. Its name is the kind's, such as idem.replayed; it tells of the operation by id, attempt and the digest of its key, as the log
+// does, and has the text of [core.Event].Err. With [Remark], a replay, and a duplicate that is refused, is linked to the span of the run
+// that it is a duplicate of. The ending event of a run that is settled late ([core.Event].Late) comes when the server's span has ended:
+// only the metrics have it.
 package otelidem
 
 import (
@@ -81,18 +81,21 @@ func New(c Config) (*Telemetry, error) {
 	t := &Telemetry{options: map[[4]string]*option{}}
 	var errs [7]error
 	histogram := func(name, about string) (metric.Float64Histogram, error) {
-		return meter.Float64Histogram(name, metric.WithUnit("s"), metric.WithDescription(about), metric.WithExplicitBucketBoundaries(measure.Buckets...))
+		return meter.Float64Histogram(name, metric.WithUnit("s"), metric.WithDescription(about),
+			metric.WithExplicitBucketBoundaries(measure.Buckets...))
 	}
 	t.operations, errs[0] = meter.Int64Counter("idem.operations", metric.WithUnit("{operation}"),
 		metric.WithDescription("Requests and calls of tasks, by how they have ended."))
-	t.running, errs[1] = meter.Int64UpDownCounter("idem.running", metric.WithUnit("{run}"), metric.WithDescription("Handlers that run now."))
+	t.running, errs[1] = meter.Int64UpDownCounter("idem.running", metric.WithUnit("{run}"),
+		metric.WithDescription("Handlers that run now."))
 	t.unsettled, errs[2] = meter.Int64UpDownCounter("idem.unsettled", metric.WithUnit("{run}"),
 		metric.WithDescription("Runs that have been answered, and whose records the store has not taken yet."))
 	t.ran, errs[3] = histogram("idem.run.duration", "Time from the claim until the handler had returned.")
 	t.waited, errs[4] = histogram("idem.wait.duration", "Time for which duplicates have waited for a run.")
 	t.answered, errs[5] = histogram("idem.store.call.duration", "Time that calls of the store have taken.")
 	if c.Records != nil {
-		_, errs[6] = meter.Int64ObservableGauge("idem.records", metric.WithUnit("{record}"), metric.WithDescription("Records that the store holds."),
+		_, errs[6] = meter.Int64ObservableGauge("idem.records", metric.WithUnit("{record}"),
+			metric.WithDescription("Records that the store holds."),
 			metric.WithInt64Callback(func(_ context.Context, o metric.Int64Observer) error {
 				o.Observe(int64(c.Records()))
 				return nil

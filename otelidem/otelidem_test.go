@@ -30,7 +30,8 @@ func TestSpansOfDuplicatesAreLinked(t *testing.T) {
 	telemetry, err := otelidem.New(otelidem.Config{})
 	require.NoError(t, err)
 	engine := core.MustNew(core.Config{Observe: telemetry.Observe, Remark: otelidem.Remark})
-	charges := engine.MustTask(core.TaskPolicy{Name: "charge", Record: core.Record{OnFailure: core.Abandon, Abandoned: core.Uncertain(nil)}})
+	charges := engine.MustTask(core.TaskPolicy{Name: "charge",
+		Record: core.Record{OnFailure: core.Abandon, Abandoned: core.Uncertain(nil)}})
 	var key, operation string
 	charge := func(name, id string, fault error) {
 		ctx, span := tracer.Start(t.Context(), name)
@@ -65,7 +66,8 @@ func TestSpansOfDuplicatesAreLinked(t *testing.T) {
 	for _, a := range refusal.Events()[0].Attributes {
 		told[string(a.Key)] = a.Value.String()
 	}
-	assert.Equal(t, map[string]string{"idem.policy": "charge", "idem.key": key, "idem.operation": operation, "idem.code": "uncertain"}, told)
+	assert.Equal(t, map[string]string{"idem.policy": "charge", "idem.key": key,
+		"idem.operation": operation, "idem.code": "uncertain"}, told)
 	last := failure.Events()[1].Attributes
 	assert.Equal(t, "no answer", last[len(last)-1].Value.AsString())
 }
@@ -88,11 +90,13 @@ func TestRemarksOfOthersAreNoLinks(t *testing.T) {
 		"00000000000000000000000000000000-00f067aa0ba902b7", "4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"} {
 		telemetry.Observe(ctx, core.Event{Kind: core.Replayed, Remark: remark})
 	}
-	telemetry.Observe(ctx, core.Event{Kind: core.LeaseLost, ID: store.ID{1}, Attempt: 2, Takeover: true, Waited: time.Second, Code: codes.InProgress, Action: "release"})
+	telemetry.Observe(ctx, core.Event{Kind: core.LeaseLost, ID: store.ID{1}, Attempt: 2, Takeover: true, Waited: time.Second,
+		Code: codes.InProgress, Action: "release"})
 	span.End()
 	assert.Empty(t, spans.Ended()[0].Links())
 	assert.Equal(t, "idem.lease_lost", spans.Ended()[0].Events()[6].Name)
-	assert.Equal(t, `[idem.operation=01000000000000000000000000000000 idem.attempt=2 idem.takeover=true idem.waited=1 idem.code=in_progress idem.action=release]`,
+	assert.Equal(t, `[idem.operation=01000000000000000000000000000000 idem.attempt=2 idem.takeover=true `+
+		`idem.waited=1 idem.code=in_progress idem.action=release]`,
 		fmt.Sprint(attributes(spans.Ended()[0].Events()[6])))
 }
 
@@ -119,7 +123,8 @@ func TestGlobalProvider(t *testing.T) {
 	calls := metrics[1]
 	assert.Equal(t, []string{"idem.store.call.duration", "s"}, []string{calls.Name, calls.Unit})
 	set := calls.Data.(metricdata.Histogram[float64]).DataPoints[0].Attributes
-	assert.Equal(t, `[{"Key":"error.type","Value":{"Type":"STRING","Value":"timeout"}},{"Key":"idem.store.call","Value":{"Type":"STRING","Value":"acquire"}}]`, mustJSON(set.MarshalJSON()))
+	assert.Equal(t, `[{"Key":"error.type","Value":{"Type":"STRING","Value":"timeout"}},`+
+		`{"Key":"idem.store.call","Value":{"Type":"STRING","Value":"acquire"}}]`, mustJSON(set.MarshalJSON()))
 	assert.Equal(t, "idem.records", metrics[0].Name)
 }
 

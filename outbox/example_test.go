@@ -83,9 +83,10 @@ func Example_consumer() {
 	engine := core.MustNew(core.Config{}) // with a Service, and a Store that outlives the process, in earnest
 	charge := engine.MustTask(core.TaskPolicy{Name: "charge"})
 	consume := func(m outbox.Message) {
-		result, err := core.Do(context.Background(), charge, core.Call{Key: m.ID, Fingerprint: string(m.Body)}, func(context.Context) (string, error) {
-			return "charged " + string(m.Body), nil
-		})
+		result, err := core.Do(context.Background(), charge, core.Call{Key: m.ID, Fingerprint: string(m.Body)},
+			func(context.Context) (string, error) {
+				return "charged " + string(m.Body), nil
+			})
 		fmt.Printf("%s, replayed: %v, %v\n", result.Value, result.Replayed, err)
 	}
 	m := outbox.Message{ID: outbox.NewID(), Topic: "order.created", Body: []byte("10 EUR")}

@@ -345,8 +345,10 @@ func TestMessageArrivesAsItWasWritten(t *testing.T) {
 		want := []outbox.Message{
 			{Topic: "orders.created"},
 			{Exchange: "orders"},
-			{ID: "id 'a' \\ \"b\"", Key: "Key ", Exchange: "x", Topic: "t%s{table}?$1", ContentType: "text/plain; charset=utf-8", Body: []byte("\x00'\\\xff")},
-			{ID: long, Key: long, Exchange: long, Topic: long, ContentType: long, Headers: map[string]string{long: strings.Repeat("日", 1000), "empty": "", "odd": "\x01\"\\🙂"}},
+			{ID: "id 'a' \\ \"b\"", Key: "Key ", Exchange: "x", Topic: "t%s{table}?$1",
+				ContentType: "text/plain; charset=utf-8", Body: []byte("\x00'\\\xff")},
+			{ID: long, Key: long, Exchange: long, Topic: long, ContentType: long,
+				Headers: map[string]string{long: strings.Repeat("日", 1000), "empty": "", "odd": "\x01\"\\🙂"}},
 			{Key: "key", Topic: "t", Body: body},
 			{Key: "Key", Topic: "t", Headers: map[string]string{}},
 		}
@@ -503,8 +505,10 @@ func TestNew(t *testing.T) {
 	}
 	o, err := outbox.New(db, dialect, outbox.Config{})
 	require.NoError(t, err)
-	_, err = o.NewRelay(nil, outbox.RelayConfig{Lease: -1, Poll: -1, Pause: 2, MaxPause: 1, Drain: -1, Batch: -1, Name: strings.Repeat("n", 201)})
-	for _, fault := range []string{"publisher is nil", "RelayConfig.Lease", "RelayConfig.Poll", "RelayConfig.MaxPause", "RelayConfig.Drain", "RelayConfig.Batch", "RelayConfig.Name"} {
+	_, err = o.NewRelay(nil, outbox.RelayConfig{Lease: -1, Poll: -1, Pause: 2, MaxPause: 1, Drain: -1,
+		Batch: -1, Name: strings.Repeat("n", 201)})
+	for _, fault := range []string{"publisher is nil", "RelayConfig.Lease", "RelayConfig.Poll", "RelayConfig.MaxPause", "RelayConfig.Drain",
+		"RelayConfig.Batch", "RelayConfig.Name"} {
 		require.ErrorContains(t, err, fault)
 	}
 	relay, err := o.NewRelay(&broker{}, outbox.RelayConfig{})

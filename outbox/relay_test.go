@@ -34,7 +34,8 @@ func TestOrderOfAKeyThroughAFailure(t *testing.T) {
 		require.Equal(f, []string{"c1", "c2", "c3"}, b.names(""))
 
 		for i, e := range f.of(outbox.Failed) {
-			require.Equal(f, outbox.Event{Kind: outbox.Failed, ID: "a/2", Topic: "test", Attempt: i + 1, Pause: quickPause(i), Err: errRefused}, e)
+			require.Equal(f, outbox.Event{Kind: outbox.Failed, ID: "a/2", Topic: "test", Attempt: i + 1,
+				Pause: quickPause(i), Err: errRefused}, e)
 		}
 		require.Len(f, f.of(outbox.Failed), 6)
 		sent := 0

@@ -32,7 +32,8 @@ func checkTable(d sqlstore.Dialect, table string) error {
 		return fmt.Errorf("outbox: the dialect is unknown: %d", d)
 	}
 	if !tableName.MatchString(table) {
-		return fmt.Errorf("outbox: %q is no name for a table: letters, digits and _ are allowed, up to 50 of them, not a digit first; and a schema before it", table)
+		return fmt.Errorf("outbox: %q is no name for a table: letters, digits and _ are allowed, up to 50 of them, not a digit "+
+			"first; and a schema before it", table)
 	}
 	return nil
 }
@@ -80,11 +81,14 @@ func Schema(dialect sqlstore.Dialect, table string) (string, error) {
 	template := createSQL + createIndexSQL + createLeaseSQL
 	switch dialect {
 	case sqlstore.PostgreSQL:
-		words = append(words, "{serial}", "BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY", "{name}", "TEXT", "{text}", "TEXT", "{bytes}", "BYTEA",
-			"{key}", "", "{engine}", "", "{index}", index+"_state", "{on}", table, "{ignore}", "", "{conflict}", " ON CONFLICT (name) DO NOTHING")
+		words = append(words, "{serial}", "BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY", "{name}",
+			"TEXT", "{text}", "TEXT", "{bytes}", "BYTEA",
+			"{key}", "", "{engine}", "", "{index}", index+"_state", "{on}", table, "{ignore}", "",
+			"{conflict}", " ON CONFLICT (name) DO NOTHING")
 	case sqlstore.MySQL: // bytes, which no character set or collation changes; and no CREATE INDEX IF NOT EXISTS
 		template = createSQL + createLeaseSQL
-		words = append(words, "{serial}", "BIGINT AUTO_INCREMENT PRIMARY KEY", "{name}", "VARBINARY(255)", "{text}", "LONGBLOB", "{bytes}", "LONGBLOB",
+		words = append(words, "{serial}", "BIGINT AUTO_INCREMENT PRIMARY KEY", "{name}", "VARBINARY(255)",
+			"{text}", "LONGBLOB", "{bytes}", "LONGBLOB",
 			"{key}", ",\n\tKEY (state, state_at)", "{engine}", " ENGINE=InnoDB ROW_FORMAT=DYNAMIC", "{ignore}", "IGNORE ", "{conflict}", "")
 	case sqlstore.SQLite: // where it is the index that has the schema
 		words = append(words, "{serial}", "INTEGER PRIMARY KEY AUTOINCREMENT", "{name}", "TEXT", "{text}", "TEXT", "{bytes}", "BLOB",

@@ -44,10 +44,12 @@ UNION ALL SELECT * FROM (SELECT ` + columns + ` FROM {table} WHERE state = 1 AND
 
 	// A message that was sent is marked as sent, whichever relay holds the lease by now.
 	sentSQL   = `UPDATE {table}{primary} SET state = 2, state_at = {now} WHERE position IN (%s) AND state <> 2`
-	failedSQL = `UPDATE {table} SET state = %d, state_at = {now} + %d, attempts = %d, last_error = ? WHERE position = %d AND state IN (0, 1)`
+	failedSQL = `UPDATE {table} SET state = %d, state_at = {now} + %d, attempts = %d, last_error = ?
+WHERE position = %d AND state IN (0, 1)`
 	unparkSQL = `UPDATE {table} SET state = 0, state_at = 0, attempts = 0 WHERE id = ? AND state = 3`
 
-	leaseSQL     = `UPDATE {table}_lease SET owner = ?, lease_until = {now} + %d WHERE name = 'relay' AND (owner = ? OR lease_until <= {now})`
+	leaseSQL = `UPDATE {table}_lease SET owner = ?, lease_until = {now} + %d
+WHERE name = 'relay' AND (owner = ? OR lease_until <= {now})`
 	remainingSQL = `SELECT owner, lease_until - {now} FROM {table}_lease WHERE name = 'relay'`
 	releaseSQL   = `UPDATE {table}_lease SET lease_until = 0 WHERE name = 'relay' AND owner = ?`
 

@@ -116,8 +116,9 @@ func TestPlans(t *testing.T) {
 			start(t, f.Outbox, &broker{}, options)
 			await(t, "a first read", func() bool { return len(prepared("SELECT%position LIMIT%")) > 0 })
 			for _, messages := range []string{"1500", "2500", "26000"} {
-				f.exec("INSERT INTO {t} (id, message_key, exchange, topic, headers, content_type, body, created_at, state, state_at, attempts, last_error) " +
-					"SELECT gen_random_uuid(), '', '', 'test', '{}', '', '', 1, 0, 0, 0, '' FROM generate_series(1, " + messages + ")")
+				f.exec("INSERT INTO {t} (id, message_key, exchange, topic, headers, content_type, body, created_at, " +
+					"state, state_at, attempts, last_error) SELECT gen_random_uuid(), '', '', 'test', '{}', '', '', 1, 0, 0, 0, '' FROM " +
+					"generate_series(1, " + messages + ")")
 				f.sent()
 				_, err := f.Purge(t.Context(), 0)
 				require.NoError(t, err)
@@ -319,8 +320,9 @@ func TestSchemaRefuses(t *testing.T) {
 	_, err = outbox.Schema(sqlstore.SQLite, "a b")
 	require.ErrorContains(t, err, "no name")
 	for dialect, index := range map[sqlstore.Dialect]string{
-		sqlstore.PostgreSQL: "INDEX IF NOT EXISTS idem_outbox_state ON idem_outbox (state, state_at", sqlstore.MySQL: "KEY (state, state_at",
-		sqlstore.SQLite: "INDEX IF NOT EXISTS idem_outbox_state ON idem_outbox (state, state_at",
+		sqlstore.PostgreSQL: "INDEX IF NOT EXISTS idem_outbox_state ON idem_outbox (state, state_at",
+		sqlstore.MySQL:      "KEY (state, state_at",
+		sqlstore.SQLite:     "INDEX IF NOT EXISTS idem_outbox_state ON idem_outbox (state, state_at",
 	} {
 		schema, err := outbox.Schema(dialect, "")
 		require.NoError(t, err)

@@ -23,7 +23,8 @@ import (
 // The rules of sqlstore for the function, the context, the options and the errors hold here. tx is the transaction that
 // makes the record: its Commit and Rollback return an error, and its Begin makes a savepoint, as always in pgx.
 // Before fn returns, it must close its rows and batches. It must not use tx afterwards.
-func DoTx(ctx context.Context, store *sqlstore.Store, pool *pgxpool.Pool, key string, fn func(tx pgx.Tx) ([]byte, error), opts ...sqlstore.TxOption) (core.Result[[]byte], error) {
+func DoTx(ctx context.Context, store *sqlstore.Store, pool *pgxpool.Pool, key string, fn func(tx pgx.Tx) ([]byte, error),
+	opts ...sqlstore.TxOption) (core.Result[[]byte], error) {
 	c, err := newCall(pool, fn)
 	if err != nil {
 		return core.Result[[]byte]{}, err
@@ -34,7 +35,8 @@ func DoTx(ctx context.Context, store *sqlstore.Store, pool *pgxpool.Pool, key st
 
 // RunTx is [sqlstore.Store.RunTx] with a pgx.Tx on a connection of pool: in the handler of a guard, or in the function of
 // a task, it also marks the run's record. The rules of [DoTx] for pool and fn hold here, too.
-func RunTx(ctx context.Context, store *sqlstore.Store, pool *pgxpool.Pool, fn func(tx pgx.Tx) ([]byte, error), opts ...sqlstore.TxOption) (core.Result[[]byte], error) {
+func RunTx(ctx context.Context, store *sqlstore.Store, pool *pgxpool.Pool, fn func(tx pgx.Tx) ([]byte, error),
+	opts ...sqlstore.TxOption) (core.Result[[]byte], error) {
 	c, err := newCall(pool, fn)
 	if err != nil {
 		return core.Result[[]byte]{}, err
@@ -92,7 +94,8 @@ func (c *call) Connect(context.Context) (driver.Conn, error) {
 func (c *call) run(*sql.Tx) ([]byte, error) {
 	value, err := c.fn(borrowed{c.tx})
 	// A context that ends closes the connection, too. If it ends while pgx is writing, the error is that of the write's deadline.
-	if err != nil && c.tx.Conn().IsClosed() && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, os.ErrDeadlineExceeded) {
+	if err != nil && c.tx.Conn().IsClosed() && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) &&
+		!errors.Is(err, os.ErrDeadlineExceeded) {
 		err = fmt.Errorf("%w: %w", driver.ErrBadConn, err) // which tells sqlstore that it was the database
 	}
 	return value, err

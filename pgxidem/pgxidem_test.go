@@ -249,7 +249,8 @@ func TestRawConnection(t *testing.T) {
 	for _, fail := range []error{errUnlucky, nil} {
 		_, err := b.store.DoTx(t.Context(), conn, "key", func(*sql.Tx) ([]byte, error) {
 			return nil, errors.Join(fail, conn.Raw(func(raw any) error {
-				_, err := raw.(*stdlib.Conn).Conn().CopyFrom(t.Context(), pgx.Identifier{b.rows}, []string{"name"}, pgx.CopyFromRows([][]any{{"k"}, {"k"}}))
+				_, err := raw.(*stdlib.Conn).Conn().CopyFrom(t.Context(), pgx.Identifier{b.rows}, []string{"name"},
+					pgx.CopyFromRows([][]any{{"k"}, {"k"}}))
 				return err
 			}))
 		})
@@ -446,7 +447,8 @@ func TestContextEnds(t *testing.T) {
 		_, err := tx.Exec(limited, "SELECT pg_sleep(60)")
 		return nil, err
 	})
-	require.True(t, errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded), err) // this if pgx was still writing
+	// this if pgx was still writing
+	require.True(t, errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded), err)
 	require.NotErrorIs(t, err, codes.StoreUnavailable)
 	for _, own := range []error{context.Canceled, os.ErrDeadlineExceeded} {
 		err = do(t.Context(), "k", func(tx pgx.Tx) ([]byte, error) { return nil, errors.Join(tx.Conn().Close(t.Context()), own) })
@@ -517,7 +519,8 @@ func TestAdapt(t *testing.T) {
 			if err != nil {
 				return nil, err
 			}
-			assert.ErrorIs(t, rowguard.Insert(ctx, conn, orders, rowguard.Set{"id": "o-1", "state": "new", "version": 1}), rowguard.ErrDuplicate)
+			assert.ErrorIs(t, rowguard.Insert(ctx, conn, orders, rowguard.Set{"id": "o-1", "state": "new", "version": 1}),
+				rowguard.ErrDuplicate)
 			message := outbox.Message{Key: "o-1", Topic: "order.created", Headers: map[string]string{"a": "b"}, Body: []byte{0, 0xff}}
 			return nil, errors.Join(box.Write(ctx, conn, message), fail)
 		})

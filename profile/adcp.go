@@ -19,12 +19,12 @@ import (
 	"github.com/idem-go/idem/core/codes"
 )
 
-// AdCP is the policy for state-mutating tasks of a seller in the Ad Context Protocol (Security, Idempotency) over plain HTTP. The key is the
-// member idempotency_key of the body. It means something to one user (the authenticated agent) within the account that the body names, and
-// for si_send_message within the session. A duplicate gets the first response with replayed: true, and with the context that it has itself
-// sent, for 24 hours: set Retention to what replay_ttl_seconds declares, 1 hour to 7 days. For 7 more days it gets IDEMPOTENCY_EXPIRED. While the first runs it gets
-// IDEMPOTENCY_IN_FLIGHT; set Duplicate to [core.Wait] to have it wait. Another payload under a known key is refused with
-// IDEMPOTENCY_CONFLICT.
+// AdCP is the policy for state-mutating tasks of a seller in the Ad Context Protocol (Security, Idempotency) over plain HTTP. The key is
+// the member idempotency_key of the body. It means something to one user (the authenticated agent) within the account that the body names,
+// and for si_send_message within the session. A duplicate gets the first response with replayed: true, and with the context that it has
+// itself sent, for 24 hours: set Retention to what replay_ttl_seconds declares, 1 hour to 7 days. For 7 more days it gets
+// IDEMPOTENCY_EXPIRED. While the first runs it gets IDEMPOTENCY_IN_FLIGHT; set Duplicate to [core.Wait] to have it wait. Another payload
+// under a known key is refused with IDEMPOTENCY_CONFLICT.
 //
 // Accounts are compared by their identity: account_id, or the natural key, whose countries have no order, whose sandbox is false by
 // default, and in which names and overrides do not count. The store gets a digest of it under secret, from which nobody can guess
@@ -184,10 +184,12 @@ func refuseAdCP(_ context.Context, r *core.Refusal) *core.Response {
 	case codes.KeyInvalid:
 		e.Message, e.Field = "idempotency_key must match "+adcpKey.String()+", and the request must be well-formed JSON", "idempotency_key"
 	case codes.KeyReused:
-		e.Code, e.Message = "IDEMPOTENCY_CONFLICT", "idempotency_key was used with a different payload within the replay window. Either resend the exact original payload "+
-			"(to return the cached response) or generate a fresh UUID v4 to submit this new payload."
+		e.Code, e.Message = "IDEMPOTENCY_CONFLICT",
+			"idempotency_key was used with a different payload within the replay window. Either resend the exact original payload "+
+				"(to return the cached response) or generate a fresh UUID v4 to submit this new payload."
 	case codes.InProgress:
-		e.Code, e.Message, e.Recovery = "IDEMPOTENCY_IN_FLIGHT", "A request with this idempotency_key is being processed. Retry with the same key.", "transient"
+		e.Code, e.Message, e.Recovery = "IDEMPOTENCY_IN_FLIGHT",
+			"A request with this idempotency_key is being processed. Retry with the same key.", "transient"
 	case codes.KeyExpired, codes.ResultUnavailable: // the key was seen, and its response is not there
 		e.Code, e.Message = "IDEMPOTENCY_EXPIRED", "The request with this idempotency_key was processed, and its response is not available."
 	case codes.UserMissing:
@@ -216,7 +218,8 @@ func refuseAdCP(_ context.Context, r *core.Refusal) *core.Response {
 // ofBody are the header fields that are digests of a body, or tell one from another.
 var ofBody = []string{"Content-Digest", "Repr-Digest", "Digest", "Content-Md5", "Etag"}
 
-// replayAdCP sets what belongs to the envelope of the replay. The other members keep their bytes. It is another body, so that digests of the first one go.
+// replayAdCP sets what belongs to the envelope of the replay. The other members keep their bytes. It is another body, so that digests
+// of the first one go.
 func replayAdCP(_ context.Context, r *core.Request, stored *core.Response) *core.Response {
 	d := json.NewDecoder(bytes.NewReader(stored.Body))
 	if begin, _ := d.Token(); begin != json.Delim('{') || stored.Get("Content-Encoding") != "" || !json.Valid(stored.Body) {
@@ -239,6 +242,7 @@ func replayAdCP(_ context.Context, r *core.Request, stored *core.Response) *core
 	}
 	replay := *stored
 	replay.Body = append(body, '}')
-	replay.Header = slices.DeleteFunc(slices.Clone(stored.Header), func(f core.Field) bool { return slices.Contains(ofBody, http.CanonicalHeaderKey(f.Name)) })
+	replay.Header = slices.DeleteFunc(slices.Clone(stored.Header),
+		func(f core.Field) bool { return slices.Contains(ofBody, http.CanonicalHeaderKey(f.Name)) })
 	return &replay
 }

@@ -103,7 +103,8 @@ func TestAccountsOfAdCP(t *testing.T) {
 		{natural, natural[:len(natural)-1] + `,"timezone":"Europe/Paris"}`, false},
 		{natural, strings.Replace(natural, "o.test", "p.test", 1), false},
 		{natural, strings.Replace(natural, `"countries"`, `"brand_id":"b","countries"`, 1), false},
-		{natural[:len(natural)-1] + `,"operator_unit":{"id":"1","name":"A"}}`, natural[:len(natural)-1] + `,"operator_unit":{"id":"1","name":"B"}}`, true},
+		{natural[:len(natural)-1] + `,"operator_unit":{"id":"1","name":"A"}}`, natural[:len(natural)-1] +
+			`,"operator_unit":{"id":"1","name":"B"}}`, true},
 		{natural[:len(natural)-1] + `,"operator_unit":{"id":"1"}}`, natural[:len(natural)-1] + `,"operator_unit":{"id":"2"}}`, false},
 		{`{"account_id":"a"}`, `{"account_id":"b"}`, false},
 		{`{"account_id":"a","brand":{"domain":"a.test"}}`, `{"account_id":"a"}`, true},
@@ -120,7 +121,8 @@ func TestAccountsOfAdCP(t *testing.T) {
 		h := httpidem.New(g)(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { runs++ }))
 		var last int
 		for _, account := range []string{tc.a, tc.b} {
-			r := httptest.NewRequest(http.MethodPost, "/tasks/create", strings.NewReader(`{"idempotency_key":"550e8400-e29b-41d4-a716-446655440000","account":`+account+`,"n":`+account+`}`))
+			r := httptest.NewRequest(http.MethodPost, "/tasks/create",
+				strings.NewReader(`{"idempotency_key":"550e8400-e29b-41d4-a716-446655440000","account":`+account+`,"n":`+account+`}`))
 			r.Header.Set("Content-Type", "application/json")
 			w := httptest.NewRecorder()
 			h.ServeHTTP(w, r)
@@ -140,7 +142,8 @@ func TestSecretOfAdCP(t *testing.T) {
 		require.NoError(t, err)
 		store := &noted{Store: inner}
 		h := httpidem.New(core.MustNew(core.Config{Store: store, User: core.SharedByAllCallers()}).MustGuard(p))
-		r := httptest.NewRequest(http.MethodPost, "/tasks", strings.NewReader(`{"idempotency_key":"550e8400-e29b-41d4-a716-446655440000","account":{"account_id":"acct_1"}}`))
+		r := httptest.NewRequest(http.MethodPost, "/tasks",
+			strings.NewReader(`{"idempotency_key":"550e8400-e29b-41d4-a716-446655440000","account":{"account_id":"acct_1"}}`))
 		r.Header.Set("Content-Type", "application/json")
 		h(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})).ServeHTTP(httptest.NewRecorder(), r)
 		require.NotEmpty(t, store.key)
@@ -193,11 +196,13 @@ func TestReplayedBodies(t *testing.T) {
 	for _, tc := range []struct{ stored, request, want string }{
 		{`{}`, `{}`, `{"replayed":true}`},
 		{` { } `, `{"context":{"a":[1,"}"]}}`, `{"replayed":true,"context":{"a":[1,"}"]}}`},
-		{"{\n \"a\" : 1.0 ,\n\t\"replayed\":false, \"\\u0062\": {\"context\":1, \"x\":2}\n}", `{}`, `{"replayed":true,"a" : 1.0,"\u0062": {"context":1, "x":2}}`},
+		{"{\n \"a\" : 1.0 ,\n\t\"replayed\":false, \"\\u0062\": {\"context\":1, \"x\":2}\n}", `{}`,
+			`{"replayed":true,"a" : 1.0,"\u0062": {"context":1, "x":2}}`},
 		{`{"context":{"old":1},"status":"completed"}`, `{"context":null}`, `{"replayed":true,"status":"completed","context":null}`},
 		{`[1]`, `{}`, ``}, {`"text"`, `{}`, ``}, {``, `{}`, ``}, {`{"a":1`, `{}`, ``}, {`{} {}`, `{}`, ``}, {`{"a" 1}`, `{}`, ``},
 	} {
-		made := adcp(t).Replayed(context.Background(), &core.Request{Body: []byte(tc.request)}, &core.Response{Status: 202, Body: []byte(tc.stored)})
+		made := adcp(t).Replayed(context.Background(), &core.Request{Body: []byte(tc.request)},
+			&core.Response{Status: 202, Body: []byte(tc.stored)})
 		if tc.want == "" {
 			assert.Nil(t, made, tc.stored)
 			continue
@@ -205,8 +210,10 @@ func TestReplayedBodies(t *testing.T) {
 		require.NotNil(t, made, tc.stored)
 		assert.Equal(t, fmt.Sprint(202, tc.want), fmt.Sprint(made.Status, string(made.Body)))
 	}
-	digested := &core.Response{Header: []core.Field{{Name: "content-digest", Value: "sha-256=:x:"}, {Name: "X-A", Value: "1"}, {Name: "ETag", Value: `"1"`},
-		{Name: "Repr-Digest", Value: "sha-256=:x:"}, {Name: "Digest", Value: "sha-256=x"}, {Name: "Content-MD5", Value: "x"}}, Body: []byte(`{}`)}
+	digested := &core.Response{Header: []core.Field{{Name: "content-digest", Value: "sha-256=:x:"},
+		{Name: "X-A", Value: "1"}, {Name: "ETag", Value: `"1"`},
+		{Name: "Repr-Digest", Value: "sha-256=:x:"}, {Name: "Digest", Value: "sha-256=x"}, {Name: "Content-MD5", Value: "x"}},
+		Body: []byte(`{}`)}
 	assert.Equal(t, digested.Header[1:2], adcp(t).Replayed(context.Background(), &core.Request{}, digested).Header)
 	packed := &core.Response{Header: []core.Field{{Name: "Content-Encoding", Value: "gzip"}}, Body: []byte(`{}`)}
 	assert.Nil(t, adcp(t).Replayed(context.Background(), &core.Request{}, packed))

@@ -64,9 +64,10 @@ func New(c Config) (*Metrics, error) {
 		running: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "idem_running", Help: "Handlers that run now."}, labels),
 		unsettled: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "idem_unsettled",
 			Help: "Runs that have been answered, and whose records the store has not taken yet."}, labels),
-		ran:      histogram("idem_run_duration_seconds", "Time from the claim until the handler had returned.", labels...),
-		waited:   histogram("idem_wait_duration_seconds", "Time for which duplicates have waited for a run.", labels...),
-		answered: histogram("idem_store_call_duration_seconds", "Time that calls of the store have taken.", "idem_store_call", "error_type"),
+		ran:    histogram("idem_run_duration_seconds", "Time from the claim until the handler had returned.", labels...),
+		waited: histogram("idem_wait_duration_seconds", "Time for which duplicates have waited for a run.", labels...),
+		answered: histogram("idem_store_call_duration_seconds", "Time that calls of the store have taken.",
+			"idem_store_call", "error_type"),
 	}
 	all := []prometheus.Collector{m.operations, m.running, m.unsettled, m.ran, m.waited, m.answered}
 	if c.Records != nil {

@@ -55,7 +55,8 @@ func TestStatements(t *testing.T) {
 				func() error { return rowguard.Insert(ctx, c, table, rowguard.Set{"b": 2, "a": 1}) }},
 			{`UPDATE "shop"."o""r" SET "v" = "v" + 1, "a" = $1, "b" = $2 WHERE "id" = $3 AND "v" IN ($4)`, []any{1, 2, 7, int64(3)},
 				func() error { return rowguard.Update(ctx, c, table, 7, 3, rowguard.Set{"b": 2, "a": 1}) }},
-			{`UPDATE "shop"."o""r" SET "v" = "v" + 1, "state" = $1 WHERE "id" = $2 AND "state" IN ($3, $4)`, []any{"refunded", 7, "paid", "returned"},
+			{`UPDATE "shop"."o""r" SET "v" = "v" + 1, "state" = $1 WHERE "id" = $2 AND "state" IN ($3, $4)`,
+				[]any{"refunded", 7, "paid", "returned"},
 				func() error { return rowguard.Move(ctx, c, table, order, 7, "refunded", nil) }},
 			{`SELECT "a", "b" FROM "shop"."o""r" WHERE "id" = $1 FOR UPDATE SKIP LOCKED`, []any{7},
 				func() error { return rowguard.Lock(ctx, c, table, 7, 0, rowguard.Scan{"b": new(int), "a": new(int)}) }},
@@ -134,16 +135,19 @@ func TestSilentServer(t *testing.T) {
 		want  []error
 		takes time.Duration
 	}{
-		"a commit":                 {fakeDB{commits: time.Second}, time.Minute, nil, nil, time.Second},
-		"a commit, no limit":       {fakeDB{commits: time.Hour}, 0, nil, nil, time.Hour},
-		"a silent commit":          {fakeDB{commits: time.Hour}, time.Minute, nil, []error{rowguard.ErrOutcomeUnknown, context.DeadlineExceeded}, time.Minute},
-		"a commit that fails":      {fakeDB{time.Second, 0, errOther}, time.Minute, nil, []error{rowguard.ErrOutcomeUnknown, errOther}, time.Second},
-		"it fails, no limit":       {fakeDB{time.Second, 0, errOther}, 0, nil, []error{rowguard.ErrOutcomeUnknown, errOther}, time.Second},
-		"a rollback":               {fakeDB{rollbacks: time.Second}, time.Minute, errOther, []error{errOther}, time.Second},
-		"a rollback, no limit":     {fakeDB{rollbacks: time.Hour}, 0, errOther, []error{errOther}, time.Hour},
-		"a silent rollback":        {fakeDB{rollbacks: time.Hour}, time.Minute, errOther, []error{errOther}, time.Minute},
-		"a rollback that fails":    {fakeDB{0, time.Second, errDeadlock}, time.Minute, errOther, []error{errOther}, time.Second},
-		"a commit of a constraint": {fakeDB{time.Second, 0, stated("23505")}, time.Minute, nil, []error{rowguard.ErrDuplicate}, time.Second},
+		"a commit":           {fakeDB{commits: time.Second}, time.Minute, nil, nil, time.Second},
+		"a commit, no limit": {fakeDB{commits: time.Hour}, 0, nil, nil, time.Hour},
+		"a silent commit": {fakeDB{commits: time.Hour}, time.Minute, nil,
+			[]error{rowguard.ErrOutcomeUnknown, context.DeadlineExceeded}, time.Minute},
+		"a commit that fails": {fakeDB{time.Second, 0, errOther}, time.Minute, nil,
+			[]error{rowguard.ErrOutcomeUnknown, errOther}, time.Second},
+		"it fails, no limit":    {fakeDB{time.Second, 0, errOther}, 0, nil, []error{rowguard.ErrOutcomeUnknown, errOther}, time.Second},
+		"a rollback":            {fakeDB{rollbacks: time.Second}, time.Minute, errOther, []error{errOther}, time.Second},
+		"a rollback, no limit":  {fakeDB{rollbacks: time.Hour}, 0, errOther, []error{errOther}, time.Hour},
+		"a silent rollback":     {fakeDB{rollbacks: time.Hour}, time.Minute, errOther, []error{errOther}, time.Minute},
+		"a rollback that fails": {fakeDB{0, time.Second, errDeadlock}, time.Minute, errOther, []error{errOther}, time.Second},
+		"a commit of a constraint": {fakeDB{time.Second, 0, stated("23505")}, time.Minute, nil,
+			[]error{rowguard.ErrDuplicate}, time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -154,7 +158,8 @@ func TestSilentServer(t *testing.T) {
 					defer cancel()
 					ctx = limited
 				}
-				err := rowguard.InTx(ctx, db, rowguard.TxOptions{Dialect: rowguard.PostgreSQL, Tries: 1}, func(*sql.Tx) error { return tc.fn })
+				err := rowguard.InTx(ctx, db, rowguard.TxOptions{Dialect: rowguard.PostgreSQL, Tries: 1},
+					func(*sql.Tx) error { return tc.fn })
 				assert.Equal(t, tc.takes, time.Since(begun))
 				assert.Equal(t, tc.want == nil, err == nil, "%v", err)
 				for _, want := range tc.want {

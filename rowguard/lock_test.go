@@ -34,7 +34,8 @@ func TestLock(t *testing.T) {
 				if b.Dialect == rowguard.SQLite {
 					return nil
 				}
-				assert.NoError(t, rowguard.Lock(ctx, other, b.Table, 2, wait, rowguard.Scan{"balance": &balance}), "one row is locked, and the other transaction goes on")
+				assert.NoError(t, rowguard.Lock(ctx, other, b.Table, 2, wait, rowguard.Scan{"balance": &balance}),
+					"one row is locked, and the other transaction goes on")
 				return nil
 			}))
 		}

@@ -131,7 +131,8 @@ func TestMoveSeesWhatIsThere(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, rowguard.Move(t.Context(), b.db, b.Table, order, 1, "paid", nil))
 		assert.ErrorIs(t, rowguard.Move(t.Context(), tx, b.Table, order, 1, "paid", nil), rowguard.ErrAlready)
-		assert.Equal(t, &rowguard.TransitionError{From: "paid", To: "cancelled"}, rowguard.Move(t.Context(), tx, b.Table, order, 1, "cancelled", nil))
+		assert.Equal(t, &rowguard.TransitionError{From: "paid", To: "cancelled"},
+			rowguard.Move(t.Context(), tx, b.Table, order, 1, "cancelled", nil))
 	})
 }
 

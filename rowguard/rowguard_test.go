@@ -66,7 +66,8 @@ func newBank(t *testing.T, dialect rowguard.Dialect, url string) *bank {
 	if dialect == rowguard.SQLite {
 		b.exec("PRAGMA journal_mode = WAL")
 	}
-	b.exec("CREATE TABLE " + name + " (id INT PRIMARY KEY, version INT NOT NULL DEFAULT 1, state VARCHAR(20) DEFAULT 'new', padded CHAR(20) DEFAULT 'new', balance INT, code VARCHAR(20) UNIQUE)")
+	b.exec("CREATE TABLE " + name + " (id INT PRIMARY KEY, version INT NOT NULL DEFAULT 1, state VARCHAR(20) DEFAULT 'new', padded " +
+		"CHAR(20) DEFAULT 'new', balance INT, code VARCHAR(20) UNIQUE)")
 	t.Cleanup(func() {
 		assert.Eventually(t, func() bool { return b.db.Stats().InUse == 0 }, 10*time.Second, time.Millisecond, "no connection is held")
 		_, err := b.db.Exec("DROP TABLE " + name)
@@ -272,7 +273,8 @@ func TestCosts(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, b *bank) {
 		ctx, tx := t.Context(), &counted{Tx: b.begin()}
-		lock := map[rowguard.Dialect][3]int{rowguard.PostgreSQL: {3, 1, 1}, rowguard.MySQL: {1, 1, 1}, rowguard.SQLite: {2, 2, 2}}[b.Dialect]
+		lock := map[rowguard.Dialect][3]int{rowguard.PostgreSQL: {3, 1, 1}, rowguard.MySQL: {1, 1, 1},
+			rowguard.SQLite: {2, 2, 2}}[b.Dialect]
 		for i, c := range []struct {
 			statements int
 			want       error

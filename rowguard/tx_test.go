@@ -276,17 +276,18 @@ func TestTransactIsBounded(t *testing.T) {
 			runs              int
 			rollbacks         int
 		}{
-			"success":             {runs: 1},
-			"deadlock":            {fn: errDeadlock, tries: 3, want: errDeadlock, runs: 3, rollbacks: 3},
-			"deadlock, default":   {fn: errDeadlock, want: errDeadlock, runs: 20, rollbacks: 20},
-			"serialisation":       {commit: stated("40001"), tries: 3, want: stated("40001"), runs: 3},
-			"other":               {fn: errOther, want: errOther, runs: 1, rollbacks: 1},
-			"lock_timeout":        {fn: stated("55P03"), want: stated("55P03"), runs: 1, rollbacks: 1},
-			"locked":              {fn: errLocked, want: rowguard.ErrLocked, runs: 1, rollbacks: 1},
-			"locked at begin":     {begin: errLocked, want: rowguard.ErrLocked},
-			"stale":               {fn: rowguard.ErrStale, want: rowguard.ErrStale, runs: 1, rollbacks: 1},
-			"unknown":             {commit: errOther, want: rowguard.ErrOutcomeUnknown, runs: 1},
-			"unknown within":      {fn: errors.Join(rowguard.ErrOutcomeUnknown, errDeadlock), want: rowguard.ErrOutcomeUnknown, runs: 1, rollbacks: 1},
+			"success":           {runs: 1},
+			"deadlock":          {fn: errDeadlock, tries: 3, want: errDeadlock, runs: 3, rollbacks: 3},
+			"deadlock, default": {fn: errDeadlock, want: errDeadlock, runs: 20, rollbacks: 20},
+			"serialisation":     {commit: stated("40001"), tries: 3, want: stated("40001"), runs: 3},
+			"other":             {fn: errOther, want: errOther, runs: 1, rollbacks: 1},
+			"lock_timeout":      {fn: stated("55P03"), want: stated("55P03"), runs: 1, rollbacks: 1},
+			"locked":            {fn: errLocked, want: rowguard.ErrLocked, runs: 1, rollbacks: 1},
+			"locked at begin":   {begin: errLocked, want: rowguard.ErrLocked},
+			"stale":             {fn: rowguard.ErrStale, want: rowguard.ErrStale, runs: 1, rollbacks: 1},
+			"unknown":           {commit: errOther, want: rowguard.ErrOutcomeUnknown, runs: 1},
+			"unknown within": {fn: errors.Join(rowguard.ErrOutcomeUnknown, errDeadlock),
+				want: rowguard.ErrOutcomeUnknown, runs: 1, rollbacks: 1},
 			"no connection":       {begin: errOther, want: errOther},
 			"constraint deferred": {commit: stated("23503"), want: stated("23503"), runs: 1},
 		} {
@@ -318,14 +319,16 @@ func TestTransactIsBounded(t *testing.T) {
 		assert.ErrorIs(t, err, context.Canceled)
 		assert.ErrorIs(t, err, errOther)
 		ctx, cancel = context.WithCancel(t.Context())
-		err = rowguard.Transact(ctx, 0, func(context.Context) (*script, error) { cancel(); return nil, errOther }, func(*script) error { return nil })
+		err = rowguard.Transact(ctx, 0, func(context.Context) (*script, error) { cancel(); return nil, errOther },
+			func(*script) error { return nil })
 		assert.ErrorIs(t, err, context.Canceled)
 		assert.ErrorIs(t, err, errOther)
 
 		ctx, cancel = context.WithTimeout(t.Context(), 100*time.Millisecond)
 		defer cancel()
 		begun := time.Now()
-		err = rowguard.Transact(ctx, 1_000_000, func(context.Context) (*script, error) { return &script{}, nil }, func(*script) error { return errDeadlock })
+		err = rowguard.Transact(ctx, 1_000_000, func(context.Context) (*script, error) { return &script{}, nil },
+			func(*script) error { return errDeadlock })
 		assert.ErrorIs(t, err, context.DeadlineExceeded)
 		assert.ErrorIs(t, err, errDeadlock)
 		assert.Equal(t, 100*time.Millisecond, time.Since(begun))

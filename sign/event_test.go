@@ -17,7 +17,8 @@ func TestObserve(t *testing.T) {
 	var event fixture.Observer
 	v := fixture.Verifier(sign.Config{Observe: event.Observe}, signtest.Demo)
 	var theirs string
-	r := signtest.NewRequest(t, nil, "http://api.example.com/a?b=c&access_token=t-0815&d", "a body that is nobody's business", "Authorization", "Bearer of a token", "Content-Type", "text/plain")
+	r := signtest.NewRequest(t, nil, "http://api.example.com/a?b=c&access_token=t-0815&d", "a body that is nobody's business",
+		"Authorization", "Bearer of a token", "Content-Type", "text/plain")
 	fixture.Sign(t, r, signtest.Demo, sign.RequestOptions{
 		Cover: []string{"Authorization", "Content-Type"}, Observe: func(_ *http.Request, s string) { theirs = s },
 	})

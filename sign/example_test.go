@@ -2,6 +2,7 @@ package sign_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"log"
@@ -115,7 +116,9 @@ func ExampleConfig_observe() {
 	r.Header.Set("X-Nonce", "n-0123456789abcdef")
 	r.Header.Set("X-Signature", "v1="+strings.Repeat("0", 64))
 	_, err := verifier.Verify(r.Context(), &sign.Message{Method: r.Method, Target: r.RequestURI, Host: r.Host, Source: source{r}})
-	fmt.Printf("%s\n", verifier.Answer(r.Context(), err).Body)
+	var problem struct{ Title, Detail string }
+	_ = json.Unmarshal(verifier.Answer(r.Context(), err).Body, &problem)
+	fmt.Printf("%s: %s\n", problem.Title, problem.Detail)
 	// Output:
 	// sign: invalid (bad_signature)
 	// v1
@@ -128,5 +131,5 @@ func ExampleConfig_observe() {
 	// n-0123456789abcdef
 	// 44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a
 	//
-	// {"type":"https://github.com/idem-go/idem/blob/main/docs/problems.md#invalid","title":"Signature invalid","status":401,"detail":"The signature is not a known key's signature of this request.","code":"invalid"}
+	// Signature invalid: The signature is not a known key's signature of this request.
 }

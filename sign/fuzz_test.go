@@ -14,15 +14,19 @@ import (
 // accepted cannot be sent again.
 func FuzzV1(f *testing.F) {
 	const nonce = "n-0123456789abcdef" // of all fuzzing processes
-	m := &sign.Message{Method: "POST", Target: "/transfers/a%2Fb?x=2&x=1", Host: "api.example.com", Source: &fixture.Source{Header: http.Header{
-		"Content-Type": {"application/json"}, "Idempotency-Key": {`"k-1"`},
-	}, Body: []byte(body200)}}
-	added, err := standardV1.Sign(m, &sign.Signature{KeyID: "demo", Created: now.Unix(), Nonce: nonce, Covered: []string{"Content-Type"}}, signtest.Demo)
+	m := &sign.Message{Method: "POST", Target: "/transfers/a%2Fb?x=2&x=1", Host: "api.example.com",
+		Source: &fixture.Source{Header: http.Header{
+			"Content-Type": {"application/json"}, "Idempotency-Key": {`"k-1"`},
+		}, Body: []byte(body200)}}
+	added, err := standardV1.Sign(m, &sign.Signature{KeyID: "demo", Created: now.Unix(), Nonce: nonce, Covered: []string{"Content-Type"}},
+		signtest.Demo)
 	if err != nil {
 		f.Fatal(err)
 	}
-	genuine := []string{"POST", m.Target, "demo", "1700000000", nonce, added.Header.Get("X-Signature"), "content-type;idempotency-key", "application/json", `"k-1"`, body200}
-	f.Add("POST", m.Target, m.Host, "demo", "1700000000", nonce, added.Header.Get("X-Signature"), genuine[6], genuine[7], genuine[8], body200)
+	genuine := []string{"POST", m.Target, "demo", "1700000000", nonce, added.Header.Get("X-Signature"), "content-type;idempotency-key",
+		"application/json", `"k-1"`, body200}
+	f.Add("POST", m.Target, m.Host, "demo", "1700000000", nonce, added.Header.Get("X-Signature"),
+		genuine[6], genuine[7], genuine[8], body200)
 	f.Add("GET", "http://h/?", "", "a", "0", "0123456789abcdef", "v1=00", "", "", "", "")
 	f.Add("*", "*", "h:1", "a", "-1", "\n", "v1-ed25519=", ";", "\x00", ",", "\xff")
 	f.Fuzz(func(t *testing.T, method, target, host, keyID, timestamp, nonce, signature, signed, contentType, idempotencyKey, body string) {
@@ -45,7 +49,8 @@ func FuzzV1(f *testing.F) {
 		if err != nil {
 			return
 		}
-		sent := []string{method, target, keyID, timestamp, nonce, signature, signed, strings.Trim(contentType, " \t"), strings.Trim(idempotencyKey, " \t"), body}
+		sent := []string{method, target, keyID, timestamp, nonce, signature, signed, strings.Trim(contentType, " \t"),
+			strings.Trim(idempotencyKey, " \t"), body}
 		for i, part := range sent {
 			if i == 1 && strings.HasSuffix(part, genuine[1]) {
 				continue // the absolute form

@@ -40,13 +40,14 @@ func TestKeysThatAreRefused(t *testing.T) {
 		problem string
 		err     error
 	}{
-		"no secret":           {"has 0 bytes; at least 32", hmac(sign.KeyConfig{ID: "k"}, nil)},
-		"a short secret":      {"has 31 bytes; at least 32", hmac(sign.KeyConfig{ID: "k"}, good[:31])},
-		"zeros":               {"one byte repeated", hmac(sign.KeyConfig{ID: "k"}, make([]byte, 32))},
-		"no id":               {"KeyConfig.ID: must be 1 to 128", hmac(sign.KeyConfig{}, good)},
-		"a long id":           {"KeyConfig.ID: must be 1 to 128", hmac(sign.KeyConfig{ID: strings.Repeat("k", 129)}, good)},
-		"a long owner":        {"KeyConfig.Owner: must be 1 to 128", hmac(sign.KeyConfig{ID: "k", Owner: strings.Repeat("k", 129)}, good)},
-		"never valid":         {"KeyConfig.ValidUntil: is not after ValidFrom", hmac(sign.KeyConfig{ID: "k", ValidFrom: now, ValidUntil: now}, good)},
+		"no secret":      {"has 0 bytes; at least 32", hmac(sign.KeyConfig{ID: "k"}, nil)},
+		"a short secret": {"has 31 bytes; at least 32", hmac(sign.KeyConfig{ID: "k"}, good[:31])},
+		"zeros":          {"one byte repeated", hmac(sign.KeyConfig{ID: "k"}, make([]byte, 32))},
+		"no id":          {"KeyConfig.ID: must be 1 to 128", hmac(sign.KeyConfig{}, good)},
+		"a long id":      {"KeyConfig.ID: must be 1 to 128", hmac(sign.KeyConfig{ID: strings.Repeat("k", 129)}, good)},
+		"a long owner":   {"KeyConfig.Owner: must be 1 to 128", hmac(sign.KeyConfig{ID: "k", Owner: strings.Repeat("k", 129)}, good)},
+		"never valid": {"KeyConfig.ValidUntil: is not after ValidFrom",
+			hmac(sign.KeyConfig{ID: "k", ValidFrom: now, ValidUntil: now}, good)},
 		"nothing":             {"is a <nil>", key(nil)},
 		"a string":            {"is a string", key("secret")},
 		"half a key":          {"has 16 bytes", key(ed25519.PublicKey(good[:16]))},
@@ -59,15 +60,17 @@ func TestKeysThatAreRefused(t *testing.T) {
 		"a nil RSA key":       {"has less than 2048 bits", key((*rsa.PublicKey)(nil))},
 		"an RSA key of zeros": {"has less than 2048 bits", key(new(rsa.PublicKey))},
 		"no point":            {"is not on the curve P-256", key(&ecdsa.PublicKey{Curve: elliptic.P256()})},
-		//lint:ignore SA1019 only so can a point be made that is on no curve
-		"a point on no curve":    {"is not on the curve P-256", key(&ecdsa.PublicKey{Curve: elliptic.P256(), X: big.NewInt(1), Y: big.NewInt(1)})},
-		"another curve":          {"is not on the curve P-256", key(p384)},
-		"an exponent of one":     {"proves nothing", key(&rsa.PublicKey{N: modulus(2048), E: 1})},
-		"an even exponent":       {"proves nothing", key(&rsa.PublicKey{N: modulus(2048), E: 65536})},
-		"a small modulus":        {"has less than 2048 bits", key(&rsa.PublicKey{N: modulus(2047), E: 65537})},
-		"a point of order 4":     {"small order", key(make(ed25519.PublicKey, 32))},
-		"a point of order 8":     {"small order", key(ed25519.PublicKey(smallOrder))},
-		"a webhook's of order 4": {"small order", errorOf(webhook.NewStandardKey(sign.KeyConfig{ID: "k"}, "whpk_"+base64.StdEncoding.EncodeToString(make([]byte, 32))))},
+		"a point on no curve": {"is not on the curve P-256",
+			//lint:ignore SA1019 only so can a point be made that is on no curve
+			key(&ecdsa.PublicKey{Curve: elliptic.P256(), X: big.NewInt(1), Y: big.NewInt(1)})},
+		"another curve":      {"is not on the curve P-256", key(p384)},
+		"an exponent of one": {"proves nothing", key(&rsa.PublicKey{N: modulus(2048), E: 1})},
+		"an even exponent":   {"proves nothing", key(&rsa.PublicKey{N: modulus(2048), E: 65536})},
+		"a small modulus":    {"has less than 2048 bits", key(&rsa.PublicKey{N: modulus(2047), E: 65537})},
+		"a point of order 4": {"small order", key(make(ed25519.PublicKey, 32))},
+		"a point of order 8": {"small order", key(ed25519.PublicKey(smallOrder))},
+		"a webhook's of order 4": {"small order",
+			errorOf(webhook.NewStandardKey(sign.KeyConfig{ID: "k"}, "whpk_"+base64.StdEncoding.EncodeToString(make([]byte, 32))))},
 	} {
 		require.ErrorContains(t, c.err, c.problem, name)
 		var config *sign.ConfigError
@@ -88,7 +91,8 @@ func errorOf(key *sign.Key, err error) error {
 
 func TestSignAndVerify(t *testing.T) {
 	message := []byte("message")
-	for algorithm, length := range map[sign.Algorithm]int{"hmac-sha256": 32, "ed25519": 64, "ecdsa-p256-sha256": 64, "rsa-pss-sha512": 256} {
+	for algorithm, length := range map[sign.Algorithm]int{"hmac-sha256": 32, "ed25519": 64,
+		"ecdsa-p256-sha256": 64, "rsa-pss-sha512": 256} {
 		t.Run(string(algorithm), func(t *testing.T) {
 			pair := fixture.Pairs("k")[algorithm]
 			signer, verifier := pair[0], pair[1]
@@ -101,7 +105,8 @@ func TestSignAndVerify(t *testing.T) {
 			require.False(t, verifier.Verify([]byte("Message"), signature))
 			require.False(t, verifier.Verify(nil, signature))
 			for _, wrong := range [][]byte{
-				nil, {}, signature[:len(signature)-1], append(bytes.Clone(signature), 0), make([]byte, length), bytes.Repeat([]byte{0xff}, length),
+				nil, {}, signature[:len(signature)-1], append(bytes.Clone(signature), 0), make([]byte, length),
+				bytes.Repeat([]byte{0xff}, length),
 			} {
 				require.False(t, verifier.Verify(message, wrong))
 			}
@@ -198,8 +203,9 @@ func TestKeysPrintWithoutTheirSecrets(t *testing.T) {
 		ring := sign.Must(sign.NewRing(key))
 		var printed strings.Builder
 		for _, v := range []any{
-			key, ring, sign.Must(sign.NewVerifier(sign.Config{Keys: ring})), &sign.Transport{Key: key}, []*sign.Key{key}, map[string]*sign.Key{"": key},
-			struct{ Key *sign.Key }{key}, struct{ key *sign.Key }{key}, struct{ keys []*sign.Key }{[]*sign.Key{key}}, struct{ keys sign.KeyStore }{ring},
+			key, ring, sign.Must(sign.NewVerifier(sign.Config{Keys: ring})), &sign.Transport{Key: key}, []*sign.Key{key},
+			map[string]*sign.Key{"": key}, struct{ Key *sign.Key }{key}, struct{ key *sign.Key }{key},
+			struct{ keys []*sign.Key }{[]*sign.Key{key}}, struct{ keys sign.KeyStore }{ring},
 		} {
 			for _, verb := range strings.Fields("%v %+v %#v %s %q %x %X %d") {
 				fmt.Fprintf(&printed, verb, v)
@@ -208,7 +214,8 @@ func TestKeysPrintWithoutTheirSecrets(t *testing.T) {
 			slog.New(slog.NewTextHandler(&printed, nil)).Info("", "v", v)
 			slog.New(slog.NewJSONHandler(&printed, nil)).Info("", "v", v)
 		}
-		for _, secret := range []any{seed[:8], seed[24:], modulus.D.Bits()[:1], modulus.Primes[0].Bits()[:1], new(big.Int).SetBytes(seed).Bits()[:1]} {
+		for _, secret := range []any{seed[:8], seed[24:], modulus.D.Bits()[:1], modulus.Primes[0].Bits()[:1],
+			new(big.Int).SetBytes(seed).Bits()[:1]} {
 			for _, format := range []string{"%s", "%d", "%x", "%X", "%#v"} {
 				text := fmt.Sprintf(format, secret)
 				if _, inner, ok := strings.Cut(text, "{"); ok {

@@ -27,7 +27,8 @@ func TestLogEvents(t *testing.T) {
 		refused slog.Level
 		want    string // begins with the level; empty: nothing
 	}{
-		{sign.Must(sign.NewRing(signtest.Demo)), slog.LevelInfo, `level=DEBUG msg="sign: verified" scheme=v1 key_id=demo method=POST path=/hooks remote=`},
+		{sign.Must(sign.NewRing(signtest.Demo)), slog.LevelInfo,
+			`level=DEBUG msg="sign: verified" scheme=v1 key_id=demo method=POST path=/hooks remote=`},
 		{new(sign.Ring), slog.LevelInfo, `level=INFO msg="sign: refused" scheme=v1 key_id=demo method=POST path=/hooks remote=`},
 		{new(sign.Ring), slog.LevelDebug - 1, ""},
 		{down{}, slog.LevelInfo, `level=WARN msg="sign: refused" scheme=v1 key_id=demo method=POST path=/hooks remote=`},
@@ -40,7 +41,8 @@ func TestLogEvents(t *testing.T) {
 		_, line, _ := strings.Cut(log.String(), " ") // the time
 		require.True(t, strings.HasPrefix(line, c.want) && (c.want == "") == (line == ""), line)
 		if strings.Contains(c.want, "refused") {
-			require.Regexp(t, ` code=(invalid reason=unknown_key|store_unavailable reason=keys_unavailable) err=".*" signed="v1\\ndemo\\nPOST`, line)
+			require.Regexp(t,
+				` code=(invalid reason=unknown_key|store_unavailable reason=keys_unavailable) err=".*" signed="v1\\ndemo\\nPOST`, line)
 		}
 	}
 }

@@ -29,16 +29,23 @@ var particulars = map[Code]struct {
 	status        int
 	title, detail string
 }{
-	CodeMissing:          {http.StatusUnauthorized, "Signature missing", "The request must be signed; the signature, or a part of it, is missing."},
-	CodeInvalid:          {http.StatusUnauthorized, "Signature invalid", "The signature is not a known key's signature of this request."},
-	CodeExpired:          {http.StatusUnauthorized, "Signature expired", "The request was signed too long ago. Compare your clock with the Date of this response, and sign anew."},
-	CodeNotYetValid:      {http.StatusUnauthorized, "Signature not yet valid", "The request was signed in the future. Compare your clock with the Date of this response, and sign anew."},
-	CodeReplayed:         {http.StatusUnauthorized, "Request replayed", "The nonce has been used. Sign each request anew, also when the same operation is tried again."},
-	CodeMalformed:        {http.StatusBadRequest, "Signature malformed", "A part of the signature has the wrong form."},
-	CodeDuplicateHeader:  {http.StatusBadRequest, "Header field duplicated", "A header field that belongs to the signature was sent more than once."},
-	CodeBodyTooLarge:     {http.StatusRequestEntityTooLarge, "Body too large", "The request body is over the limit."},
-	CodeRateLimited:      {http.StatusTooManyRequests, "Rate limited", "Too many requests were signed by one owner's keys. Sign the request anew and try again later."},
-	CodeStoreUnavailable: {http.StatusServiceUnavailable, "Store unavailable", "The signature could not be checked now. Sign the request anew and try again."},
+	CodeMissing: {http.StatusUnauthorized, "Signature missing",
+		"The request must be signed; the signature, or a part of it, is missing."},
+	CodeInvalid: {http.StatusUnauthorized, "Signature invalid", "The signature is not a known key's signature of this request."},
+	CodeExpired: {http.StatusUnauthorized, "Signature expired",
+		"The request was signed too long ago. Compare your clock with the Date of this response, and sign anew."},
+	CodeNotYetValid: {http.StatusUnauthorized, "Signature not yet valid",
+		"The request was signed in the future. Compare your clock with the Date of this response, and sign anew."},
+	CodeReplayed: {http.StatusUnauthorized, "Request replayed",
+		"The nonce has been used. Sign each request anew, also when the same operation is tried again."},
+	CodeMalformed: {http.StatusBadRequest, "Signature malformed", "A part of the signature has the wrong form."},
+	CodeDuplicateHeader: {http.StatusBadRequest, "Header field duplicated",
+		"A header field that belongs to the signature was sent more than once."},
+	CodeBodyTooLarge: {http.StatusRequestEntityTooLarge, "Body too large", "The request body is over the limit."},
+	CodeRateLimited: {http.StatusTooManyRequests, "Rate limited",
+		"Too many requests were signed by one owner's keys. Sign the request anew and try again later."},
+	CodeStoreUnavailable: {http.StatusServiceUnavailable, "Store unavailable",
+		"The signature could not be checked now. Sign the request anew and try again."},
 }
 
 // Status returns the HTTP status of the error's code.

@@ -82,8 +82,8 @@ func signRequest(r *http.Request, body []byte, key *Key, o RequestOptions) (deri
 		return false, errNoURL
 	}
 	m := &Message{
-		Method: cmp.Or(r.Method, http.MethodGet), Target: r.URL.RequestURI(), Host: cmp.Or(r.Host, r.URL.Host), TLS: r.URL.Scheme == "https",
-		Source: &outgoing{r.Header, body}, limit: int64(len(body)), host: o.Host, outgoing: true,
+		Method: cmp.Or(r.Method, http.MethodGet), Target: r.URL.RequestURI(), Host: cmp.Or(r.Host, r.URL.Host),
+		TLS: r.URL.Scheme == "https", Source: &outgoing{r.Header, body}, limit: int64(len(body)), host: o.Host, outgoing: true,
 	}
 	if !form.IsAuthority(m.Authority()) {
 		return false, Errorf(CodeMalformed, "%q is no host; international names must be in their ASCII form", m.Authority())

@@ -62,15 +62,17 @@ func TestRequestErrors(t *testing.T) {
 		change func(*http.Request)
 		cover  []string
 	}{
-		"no key":                              {nil, func(*http.Request) {}, nil},
-		"no private part":                     {verifier, func(*http.Request) {}, nil},
-		"disk":                                {signtest.Demo, func(r *http.Request) { r.Body = io.NopCloser(iotest.ErrReader(errors.New("disk"))) }, nil},
+		"no key":          {nil, func(*http.Request) {}, nil},
+		"no private part": {verifier, func(*http.Request) {}, nil},
+		"disk": {signtest.Demo,
+			func(r *http.Request) { r.Body = io.NopCloser(iotest.ErrReader(errors.New("disk"))) }, nil},
 		"has 4 bytes, but ContentLength is 7": {signtest.Demo, func(r *http.Request) { r.ContentLength = 7 }, nil},
 		"ASCII":                               {signtest.Demo, func(r *http.Request) { r.Host = "bücher.example" }, nil},
-		"duplicate_header":                    {signtest.Demo, func(r *http.Request) { r.Header["Content-Type"] = []string{"a/b", "c/d"} }, nil},
-		"control":                             {signtest.Demo, func(r *http.Request) { r.Header.Set("Content-Type", "a\nb") }, nil},
-		"uncovered":                           {signtest.Demo, func(*http.Request) {}, []string{"Host"}},
-		"no URL":                              {signtest.Demo, func(r *http.Request) { r.URL = nil }, nil},
+		"duplicate_header": {signtest.Demo,
+			func(r *http.Request) { r.Header["Content-Type"] = []string{"a/b", "c/d"} }, nil},
+		"control":   {signtest.Demo, func(r *http.Request) { r.Header.Set("Content-Type", "a\nb") }, nil},
+		"uncovered": {signtest.Demo, func(*http.Request) {}, []string{"Host"}},
+		"no URL":    {signtest.Demo, func(r *http.Request) { r.URL = nil }, nil},
 	} {
 		r := signtest.NewRequest(t, nil, goodURL, "body")
 		c.change(r)

@@ -46,16 +46,20 @@ func TestSchemes(t *testing.T) {
 		"GitHub":                 {webhook.GitHub("acme"), "/hooks?x=1", []string{"X-GitHub-Delivery", "72d3162e"}},
 		"a made-up sender":       {acme{}, "/hooks?x=1", nil},
 		"Shopify":                {webhook.Shopify("acme"), "/hooks?x=1", []string{"X-Shopify-Event-Id", "98880550"}},
-		"UCP":                    {sign.Must(rfc9421.New(rfc9421.UCP())), "/hooks?x=1", []string{"Idempotency-Key", `"k-1"`, "UCP-Agent", `profile="https://shop.test/.well-known/ucp"`}},
-		"UCP and Web Bot Auth":   {sign.Must(rfc9421.New(rfc9421.UCP())), "/hooks?x=1", []string{"Idempotency-Key", "k-1", "Signature-Agent", `sig1="https://shop.test/ucp";type=jwks_uri`}},
-		"Web Bot Auth":           {sign.Must(rfc9421.New(rfc9421.WebBotAuth())), "/hooks?x=1", []string{"Signature-Agent", `a="https://shop.test", sig1="https://b.test"`}},
-		"AdCP":                   {sign.Must(rfc9421.New(rfc9421.AdCP())), "/hooks?x=1", nil},
-		"AdCP 3.1":               {sign.Must(rfc9421.New(rfc9421.AdCP31())), "/hooks", nil},
-		"AdCP's webhooks":        {sign.Must(rfc9421.New(rfc9421.AdCPWebhooks())), "/hooks", nil},
+		"UCP": {sign.Must(rfc9421.New(rfc9421.UCP())), "/hooks?x=1",
+			[]string{"Idempotency-Key", `"k-1"`, "UCP-Agent", `profile="https://shop.test/.well-known/ucp"`}},
+		"UCP and Web Bot Auth": {sign.Must(rfc9421.New(rfc9421.UCP())), "/hooks?x=1",
+			[]string{"Idempotency-Key", "k-1", "Signature-Agent", `sig1="https://shop.test/ucp";type=jwks_uri`}},
+		"Web Bot Auth": {sign.Must(rfc9421.New(rfc9421.WebBotAuth())), "/hooks?x=1",
+			[]string{"Signature-Agent", `a="https://shop.test", sig1="https://b.test"`}},
+		"AdCP":            {sign.Must(rfc9421.New(rfc9421.AdCP())), "/hooks?x=1", nil},
+		"AdCP 3.1":        {sign.Must(rfc9421.New(rfc9421.AdCP31())), "/hooks", nil},
+		"AdCP's webhooks": {sign.Must(rfc9421.New(rfc9421.AdCPWebhooks())), "/hooks", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := signtest.SchemeHarness{
-				Scheme: c.scheme, Signer: fixture.HMAC("acme"), Stranger: fixture.HMAC("acme"), Parameters: strings.HasPrefix(name, "sorted"),
+				Scheme: c.scheme, Signer: fixture.HMAC("acme"), Stranger: fixture.HMAC("acme"),
+				Parameters: strings.HasPrefix(name, "sorted"),
 				Request: func() *http.Request {
 					return signtest.NewRequest(t, nil, "http://shop.test"+c.target, senderBody, c.fields...)
 				},
@@ -63,7 +67,8 @@ func TestSchemes(t *testing.T) {
 			if name == "v1 with Ed25519" {
 				h.Signer, h.Verifier, h.Stranger = ed25519Signer, ed25519Verifier, ed25519Stranger
 			}
-			if scheme := c.scheme; scheme != nil && slices.Contains([]string{"ucp", "web-bot-auth", "adcp", "adcp-webhooks"}, scheme.Name()) {
+			if scheme := c.scheme; scheme != nil &&
+				slices.Contains([]string{"ucp", "web-bot-auth", "adcp", "adcp-webhooks"}, scheme.Name()) {
 				h.Signer, h.Verifier, h.Stranger = own, own, published(stranger, own.ID())
 			}
 			if strings.HasSuffix(name, "Web Bot Auth") {

@@ -33,13 +33,15 @@ func TestTransportTriesAgain(t *testing.T) {
 	}{
 		{name: "done at once", answers: []any{answerOf(201)}, sent: 1, status: 201},
 		{name: "a broken connection", answers: []any{reset, answerOf(201)}, sent: 2, status: 201},
-		{name: "503 with seconds", answers: []any{answerOf(503, "Retry-After", "7"), answerOf(201)}, sent: 2, status: 201, waited: 7 * time.Second},
+		{name: "503 with seconds", answers: []any{answerOf(503, "Retry-After", "7"), answerOf(201)},
+			sent: 2, status: 201, waited: 7 * time.Second},
 		{name: "504 for ever", answers: []any{answerOf(504)}, sent: 3, status: 504},
 		{name: "errors for ever", answers: []any{reset}, sent: 3},
 		{name: "a date, against the server's own clock", answers: []any{
 			answerOf(503, "Date", "Tue, 14 Nov 2023 22:13:20 GMT", "Retry-After", "Tue, 14 Nov 2023 22:13:25 GMT"), answerOf(201),
 		}, sent: 2, status: 201, waited: 5 * time.Second},
-		{name: "409 in progress", answers: []any{answerOf(409, "Retry-After", "1"), answerOf(201)}, sent: 2, status: 201, waited: time.Second},
+		{name: "409 in progress", answers: []any{answerOf(409, "Retry-After", "1"), answerOf(201)},
+			sent: 2, status: 201, waited: time.Second},
 		{name: "409 for good", answers: []any{answerOf(409)}, sent: 1, status: 409},
 		{name: "asked to wait too long", answers: []any{answerOf(503, "Retry-After", "3600")}, sent: 1, status: 503},
 		{name: "401", answers: []any{answerOf(401)}, sent: 1, status: 401},
@@ -100,8 +102,9 @@ func TestTransportTriesOnce(t *testing.T) {
 		fault  string
 		sent   int
 	}{
-		"a method":                    {base, func(r *http.Request) { r.Method = "PU T" }, `sign: "PU T" is no method`, 0},
-		"a value":                     {base, func(r *http.Request) { r.Header.Set("X-A", "1\n") }, "sign: the value of X-A has a control character", 0},
+		"a method": {base, func(r *http.Request) { r.Method = "PU T" }, `sign: "PU T" is no method`, 0},
+		"a value": {base, func(r *http.Request) { r.Header.Set("X-A", "1\n") },
+			"sign: the value of X-A has a control character", 0},
 		"a Base that returns nothing": {broken, func(*http.Request) {}, "sign: Transport.Base has returned no response and no error", 1},
 		"a tab, and what is no ASCII": {base, func(r *http.Request) { r.Header.Set("X-A", "1\t\u00e9") }, "", 1},
 	} {
@@ -124,12 +127,15 @@ func TestWebhooksAreTriedAgainASecondLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		key := fixture.HMAC("acme")
 		standard := sign.Must(webhook.NewStandard(webhook.StandardConfig{KeyID: "acme"}))
-		for scheme, apart := range map[sign.Scheme]bool{standard: true, webhook.Stripe("acme"): true, webhook.Slack("acme"): true, acme{}: true, webhook.GitHub("acme"): false} {
+		for scheme, apart := range map[sign.Scheme]bool{standard: true, webhook.Stripe("acme"): true, webhook.Slack("acme"): true,
+			acme{}: true, webhook.GitHub("acme"): false} {
 			v := fixture.Verifier(sign.Config{Scheme: scheme, Clock: time.Now}, key)
-			base := &roundTrips{answers: []any{errors.New("reset"), answerOf(503, "Retry-After", "0"), answerOf(503, "Retry-After", "5"), answerOf(201)}}
+			base := &roundTrips{answers: []any{errors.New("reset"), answerOf(503, "Retry-After", "0"),
+				answerOf(503, "Retry-After", "5"), answerOf(201)}}
 			r := signtest.NewRequest(t, nil, "http://api.example.com/a", "{}", "Webhook-Id", "evt_1")
 			began := time.Now()
-			transport := &sign.Transport{Key: key, Base: base, OperationHeader: "Webhook-Id", Options: sign.RequestOptions{Scheme: scheme}, MaxAttempts: 4}
+			transport := &sign.Transport{Key: key, Base: base, OperationHeader: "Webhook-Id",
+				Options: sign.RequestOptions{Scheme: scheme}, MaxAttempts: 4}
 			_, err := transport.RoundTrip(r)
 			require.NoError(t, err)
 			require.Len(t, base.requests, 4)

@@ -127,7 +127,8 @@ func tagOf(key *Key) (string, error) {
 
 // canCover reports whether a field may be named in X-Signed-Headers. The signature cannot sign itself.
 func (s *v1) canCover(lower string) bool {
-	return form.IsToken(lower) && !form.IsUnsignable(lower) && !strings.EqualFold(lower, s.signature) && !strings.EqualFold(lower, s.signedHeaders)
+	return form.IsToken(lower) && !form.IsUnsignable(lower) && !strings.EqualFold(lower, s.signature) &&
+		!strings.EqualFold(lower, s.signedHeaders)
 }
 
 // Parse implements [Scheme].
@@ -172,7 +173,8 @@ func (s *v1) Parse(m *Message, sig *Signature) error {
 func (sig *Signature) parseV1(field string) error {
 	tag, digits, ok := strings.Cut(field, "=")
 	switch {
-	case !ok || tag != tagHMAC && (!form.IsToken(tag) || len(tag) > maxTag) || digits == "" || len(digits)%2 != 0 || len(digits) > 2*ed25519.SignatureSize,
+	case !ok || tag != tagHMAC && (!form.IsToken(tag) || len(tag) > maxTag) || digits == "" || len(digits)%2 != 0 ||
+		len(digits) > 2*ed25519.SignatureSize,
 		tag == tagHMAC && len(digits) != 2*sha256.Size,
 		tag == tagEd25519 && len(digits) != 2*ed25519.SignatureSize:
 		return errV1Form

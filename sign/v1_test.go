@@ -36,7 +36,8 @@ idempotency-key:"k-1"`
 		signature string
 	}{
 		{signtest.Demo, "v1=dd48cdea89f6d7454263c0263ea01cd98542d15cbcd22d45d27289d62797b1ce"},
-		{sign.Must(sign.NewKey(sign.KeyConfig{ID: "demo"}, private)), "v1-ed25519=" + hex.EncodeToString(ed25519.Sign(private, []byte("v1-ed25519"+signed)))},
+		{sign.Must(sign.NewKey(sign.KeyConfig{ID: "demo"}, private)),
+			"v1-ed25519=" + hex.EncodeToString(ed25519.Sign(private, []byte("v1-ed25519"+signed)))},
 	} {
 		m := &sign.Message{
 			Method: "POST", Target: "/transfers/a%2Fb?x=2&x=1", Host: "API.example.com",
@@ -59,15 +60,18 @@ idempotency-key:"k-1"`
 		v := fixture.Verifier(sign.Config{}, c.key)
 		verified, err := v.Verify(t.Context(), m)
 		require.NoError(t, err)
-		require.Equal(t, sign.Verified{KeyID: "demo", Owner: "demo", Scheme: "v1", Algorithm: c.key.Algorithm(), Time: now, Nonce: "n-0123456789abcdef"}, verified)
+		require.Equal(t, sign.Verified{KeyID: "demo", Owner: "demo", Scheme: "v1", Algorithm: c.key.Algorithm(), Time: now,
+			Nonce: "n-0123456789abcdef"}, verified)
 		_, err = v.Verify(t.Context(), m)
 		require.ErrorIs(t, err, sign.CodeReplayed)
 	}
 }
 
 func TestV1Options(t *testing.T) {
-	_, err := sign.NewV1(sign.V1Config{KeyID: "X Key", Nonce: "x-timestamp", Cover: []string{"Host"}, Require: []string{"X-Signature", "é"}})
-	for _, problem := range []string{"V1Config.KeyID", "two fields have one name", `V1Config.Cover: "Host"`, `V1Config.Require: "X-Signature"`, `"é"`} {
+	_, err := sign.NewV1(sign.V1Config{KeyID: "X Key", Nonce: "x-timestamp", Cover: []string{"Host"},
+		Require: []string{"X-Signature", "é"}})
+	for _, problem := range []string{"V1Config.KeyID", "two fields have one name", `V1Config.Cover: "Host"`,
+		`V1Config.Require: "X-Signature"`, `"é"`} {
 		require.ErrorContains(t, err, problem)
 	}
 
@@ -144,8 +148,9 @@ func TestV1Parse(t *testing.T) {
 		{"X-Nonce", sign.CodeMalformed, []string{"n/0123456789abcdef"}},
 		{"X-Nonce", sign.ReasonBadSignature, []string{"n-0123456789abcdef"}},
 		{"X-Signature", sign.CodeMalformed, []string{
-			mac[3:], "v1", "v1=", "=" + mac[3:], "v1 =" + mac[3:], mac[:20] + " " + mac[20:], mac[:len(mac)-1], mac[:len(mac)-2], mac + "00", mac + "," + mac,
-			mac[:66] + "A", mac[:66] + "g", "v1-ed25519=" + mac[3:], "v9=" + strings.Repeat("0", 130), "none=", strings.Repeat("v", 33) + "=00",
+			mac[3:], "v1", "v1=", "=" + mac[3:], "v1 =" + mac[3:], mac[:20] + " " + mac[20:], mac[:len(mac)-1], mac[:len(mac)-2],
+			mac + "00", mac + "," + mac, mac[:66] + "A", mac[:66] + "g", "v1-ed25519=" + mac[3:], "v9=" + strings.Repeat("0", 130),
+			"none=", strings.Repeat("v", 33) + "=00",
 		}},
 		{"X-Signature", sign.ReasonWrongAlgorithm, []string{
 			"v1-ed25519=" + strings.Repeat("0", 128), "v2=" + mac[3:], "V1=" + mac[3:], "none=00", strings.Repeat("v", 32) + "=00",
@@ -155,15 +160,17 @@ func TestV1Parse(t *testing.T) {
 			"content-type", "idempotency-key", "content-type;idempotency-key;x-absent", "*;content-type;idempotency-key",
 		}},
 		{"X-Signed-Headers", sign.CodeMalformed, []string{
-			"idempotency-key;content-type", "content-type;content-type;idempotency-key", "Content-Type;idempotency-key", "content-type;idempotency-key;",
-			";content-type;idempotency-key", ";", "content-type; idempotency-key", "content-type,idempotency-key", "content-type;idempotency-key;x:y",
-			"content-type;host;idempotency-key", "connection;content-type;idempotency-key", "content-length;content-type;idempotency-key",
+			"idempotency-key;content-type", "content-type;content-type;idempotency-key", "Content-Type;idempotency-key",
+			"content-type;idempotency-key;", ";content-type;idempotency-key", ";", "content-type; idempotency-key",
+			"content-type,idempotency-key", "content-type;idempotency-key;x:y", "content-type;host;idempotency-key",
+			"connection;content-type;idempotency-key", "content-length;content-type;idempotency-key",
 			"content-type;idempotency-key;x-signature", "content-type;idempotency-key;x-signed-headers",
 		}},
 		{"Content-Encoding", sign.ReasonUncovered, []string{"gzip", ""}},
 		{"Idempotency-Key", sign.ReasonBadSignature, []string{`"k-2"`, ""}},
 		// White space around a value is not signed (RFC 9110, section 5.5). What a server leaves of it would reach the handler.
-		{"Content-Type", sign.CodeMalformed, []string{"application/json\nidempotency-key:k-1", "application/json\x00", "application/json ", "\tapplication/json", " "}},
+		{"Content-Type", sign.CodeMalformed,
+			[]string{"application/json\nidempotency-key:k-1", "application/json\x00", "application/json ", "\tapplication/json", " "}},
 	} {
 		for _, value := range c.values {
 			check(c.want, c.field, value)
@@ -185,8 +192,9 @@ func TestV1CoversTheMessage(t *testing.T) {
 		check(sign.ReasonBadSignature, host, func(m *sign.Message, _ *fixture.Source) { m.Host = host })
 	}
 	for _, target := range []string{ // nothing is decoded, cleaned or sorted
-		"/transfers/a/b?x=2&x=1", "/transfers/%61%2Fb?x=2&x=1", "/transfers/a%2fb?x=2&x=1", "//transfers/a%2Fb?x=2&x=1", "/transfers/a%2Fb/?x=2&x=1",
-		"/x/../transfers/a%2Fb?x=2&x=1", "/transfers/a%2Fb?x=1&x=2", "/transfers/a%2Fb?x=2&x=1&", "/transfers/a%2Fb?x=2;x=1", "/transfers/a%2Fb", "/transfers/a%2Fb%3Fx=2&x=1",
+		"/transfers/a/b?x=2&x=1", "/transfers/%61%2Fb?x=2&x=1", "/transfers/a%2fb?x=2&x=1", "//transfers/a%2Fb?x=2&x=1",
+		"/transfers/a%2Fb/?x=2&x=1", "/x/../transfers/a%2Fb?x=2&x=1", "/transfers/a%2Fb?x=1&x=2", "/transfers/a%2Fb?x=2&x=1&",
+		"/transfers/a%2Fb?x=2;x=1", "/transfers/a%2Fb", "/transfers/a%2Fb%3Fx=2&x=1",
 	} {
 		check(sign.ReasonBadSignature, target, func(m *sign.Message, _ *fixture.Source) { m.Target = target })
 	}

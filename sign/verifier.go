@@ -158,15 +158,18 @@ func NewVerifier(c Config) (*Verifier, error) {
 	errs.addIf(isNil(c.Keys), "Config.Keys", "is not set")
 	errs.addIf(c.Scheme != nil && isNil(c.Scheme), "Config.Scheme", "is a nil %T", c.Scheme)
 	errs.addIf(c.Nonces != nil && isNil(c.Nonces), "Config.Nonces", "is a nil %T", c.Nonces)
-	errs.addIf(c.Window < 0 || c.Window > maxWindow || c.Window%time.Second != 0, "Config.Window", "is %v; whole seconds up to %v are allowed", c.Window, maxWindow)
+	errs.addIf(c.Window < 0 || c.Window > maxWindow || c.Window%time.Second != 0, "Config.Window",
+		"is %v; whole seconds up to %v are allowed", c.Window, maxWindow)
 	errs.addIf(c.Margin < 0 || c.Margin > maxMargin, "Config.Margin", "is %v; up to %v is allowed", c.Margin, maxMargin)
 	errs.addIf(c.BodyLimit < 0, "Config.BodyLimit", "is negative: %d", c.BodyLimit)
 	errs.addIf(c.MaxHeaderLines < 0, "Config.MaxHeaderLines", "is negative: %d", c.MaxHeaderLines)
 	errs.addIf(c.MaxHeaderBytes < 0, "Config.MaxHeaderBytes", "is negative: %d", c.MaxHeaderBytes)
-	errs.addIf(c.StoreTimeout < 0 || c.StoreTimeout > maxStoreTimeout, "Config.StoreTimeout", "is %v; up to %v is allowed", c.StoreTimeout, maxStoreTimeout)
+	errs.addIf(c.StoreTimeout < 0 || c.StoreTimeout > maxStoreTimeout, "Config.StoreTimeout",
+		"is %v; up to %v is allowed", c.StoreTimeout, maxStoreTimeout)
 	errs.addIf(c.NonceQuota < 0, "Config.NonceQuota", "is negative: %d", c.NonceQuota)
 	errs.addIf(c.MaxNonces < 0, "Config.MaxNonces", "is negative: %d", c.MaxNonces)
-	errs.addIf(c.NonceQuota > max(c.MaxNonces, 0) && c.MaxNonces != 0, "Config.NonceQuota", "is %d, and MaxNonces %d", c.NonceQuota, c.MaxNonces)
+	errs.addIf(c.NonceQuota > max(c.MaxNonces, 0) && c.MaxNonces != 0, "Config.NonceQuota",
+		"is %d, and MaxNonces %d", c.NonceQuota, c.MaxNonces)
 	room, ownTimeout := math.MaxInt, c.StoreTimeout == 0
 	if !isNil(c.Nonces) {
 		capacity, own := c.Nonces.Limits()
@@ -182,9 +185,11 @@ func NewVerifier(c Config) (*Verifier, error) {
 	if s, ok := c.Scheme.(DemandingScheme); ok && !isNil(c.Scheme) {
 		d = s.Demands()
 	}
-	errs.addIf(d.Guard && !c.GuardedByKey, "Config.GuardedByKey", "is not set, but scheme %s leaves replays to a guard that requires the Idempotency-Key", nameOf(c.Scheme))
+	errs.addIf(d.Guard && !c.GuardedByKey, "Config.GuardedByKey",
+		"is not set, but scheme %s leaves replays to a guard that requires the Idempotency-Key", nameOf(c.Scheme))
 	errs.addIf(d.Behind != 0 && c.Window != 0, "Config.Window", "is %v, but scheme %s says what the window is", c.Window, nameOf(c.Scheme))
-	errs.addIf(d.Behind < 0 || d.Ahead < 0 || max(d.Behind, d.Ahead) > maxWindow, "Config.Scheme", "demands a window of %v and %v; up to %v is allowed", d.Behind, d.Ahead, maxWindow)
+	errs.addIf(d.Behind < 0 || d.Ahead < 0 || max(d.Behind, d.Ahead) > maxWindow, "Config.Scheme",
+		"demands a window of %v and %v; up to %v is allowed", d.Behind, d.Ahead, maxWindow)
 	if err := errs.err(); err != nil {
 		return nil, err
 	}
@@ -432,7 +437,8 @@ func (v *Verifier) checkHeader(m *Message) *Error {
 	lines, bytes := m.Source.HeaderSize()
 	bytes += len(m.Method) + len(m.Target) + len(m.Host)
 	if lines > v.c.MaxHeaderLines || bytes > v.c.MaxHeaderBytes {
-		return Errorf(CodeMalformed, "request line and header have %d lines and %d bytes; %d and %d are allowed", lines, bytes, v.c.MaxHeaderLines, v.c.MaxHeaderBytes)
+		return Errorf(CodeMalformed, "request line and header have %d lines and %d bytes; %d and %d are allowed", lines, bytes,
+			v.c.MaxHeaderLines, v.c.MaxHeaderBytes)
 	}
 	host, lines := m.Field("Host")
 	if lines > 1 {

@@ -26,21 +26,24 @@ import (
 
 func TestConfigErrorsAreReportedAtOnce(t *testing.T) {
 	_, err := sign.NewVerifier(sign.Config{
-		StoreTimeout: time.Hour, Keys: (*sign.Ring)(nil), Scheme: (*stub)(nil), Nonces: (*sign.MemoryNonces)(nil), Window: 90*time.Second + 1, Margin: math.MaxInt64,
-		BodyLimit: -1, MaxHeaderLines: -1, MaxHeaderBytes: -1, Host: "https://shop.test", Hosts: []string{"shop.test", ""}, NonceQuota: -1, MaxNonces: -1,
+		StoreTimeout: time.Hour, Keys: (*sign.Ring)(nil), Scheme: (*stub)(nil), Nonces: (*sign.MemoryNonces)(nil),
+		Window: 90*time.Second + 1, Margin: math.MaxInt64,
+		BodyLimit: -1, MaxHeaderLines: -1, MaxHeaderBytes: -1, Host: "https://shop.test",
+		Hosts: []string{"shop.test", ""}, NonceQuota: -1, MaxNonces: -1,
 	})
 	require.Equal(t, []string{
-		"Config.Keys", "Config.Scheme", "Config.Nonces", "Config.Window", "Config.Margin", "Config.BodyLimit", "Config.MaxHeaderLines", "Config.MaxHeaderBytes",
-		"Config.StoreTimeout", "Config.NonceQuota", "Config.MaxNonces", "Config.Host", "Config.Hosts",
+		"Config.Keys", "Config.Scheme", "Config.Nonces", "Config.Window", "Config.Margin", "Config.BodyLimit", "Config.MaxHeaderLines",
+		"Config.MaxHeaderBytes", "Config.StoreTimeout", "Config.NonceQuota", "Config.MaxNonces", "Config.Host", "Config.Hosts",
 	}, fixture.ConfigErrors(t, err))
 	ring := sign.Must(sign.NewRing())
 	for want, c := range map[string]sign.Config{
 		"up to 1h0m0s":  {Keys: ring, Window: 61 * time.Minute},
 		"up to 24h0m0s": {Keys: ring, Margin: 24*time.Hour + 1},
 		"up to 10m0s":   {Keys: ring, StoreTimeout: 10*time.Minute + 1},
-		"Config.NonceQuota: is 3, and MaxNonces 2":             {Keys: ring, NonceQuota: 3, MaxNonces: 2},
-		"Config.NonceQuota: is 65, and Nonces has room for 64": {Keys: ring, Nonces: &sign.MemoryNonces{Max: 64}, NonceQuota: 65, MaxNonces: 66},
-		"Config.MaxNonces: is 66, and Nonces has room for 64":  {Keys: ring, Nonces: &sign.MemoryNonces{Max: 64}, MaxNonces: 66},
+		"Config.NonceQuota: is 3, and MaxNonces 2": {Keys: ring, NonceQuota: 3, MaxNonces: 2},
+		"Config.NonceQuota: is 65, and Nonces has room for 64": {Keys: ring,
+			Nonces: &sign.MemoryNonces{Max: 64}, NonceQuota: 65, MaxNonces: 66},
+		"Config.MaxNonces: is 66, and Nonces has room for 64": {Keys: ring, Nonces: &sign.MemoryNonces{Max: 64}, MaxNonces: 66},
 		"Config.Keys": {Keys: fixture.KeyFunc(nil)},
 	} {
 		_, err := sign.NewVerifier(c)
@@ -213,7 +216,8 @@ func TestABodyThatTakesItsTime(t *testing.T) {
 func TestQuotas(t *testing.T) {
 	clock := now
 	nonces := &flakyNonces{NonceStore: new(sign.MemoryNonces)}
-	v := fixture.Verifier(sign.Config{NonceQuota: 3, MaxNonces: 5, Nonces: nonces, Clock: func() time.Time { return clock }}, signtest.Demo, signtest.Bob)
+	v := fixture.Verifier(sign.Config{NonceQuota: 3, MaxNonces: 5, Nonces: nonces, Clock: func() time.Time { return clock }},
+		signtest.Demo, signtest.Bob)
 	verify := func(want error, key *sign.Key) *http.Request {
 		t.Helper()
 		r := signedRequest(t, key, sign.RequestOptions{Clock: func() time.Time { return clock }})
@@ -298,7 +302,8 @@ func TestNothingOutsideTellsKeys(t *testing.T) {
 		require.ErrorIs(t, err, sign.CodeInvalid)
 		answers = append(answers, v.Answer(t.Context(), err))
 	}
-	require.Equal(t, []string{"unknown_key unknown", "revoked_key revoked", "key_not_yet_valid early", "key_expired late", "bad_signature demo"}, reasons)
+	require.Equal(t, []string{"unknown_key unknown", "revoked_key revoked", "key_not_yet_valid early",
+		"key_expired late", "bad_signature demo"}, reasons)
 	require.Equal(t, slices.Repeat(answers[:1], len(answers)), answers)
 }
 
@@ -327,7 +332,8 @@ func TestSeveralKeysOfOneID(t *testing.T) {
 		want  error
 	}{
 		{0, older, nil}, {0, newer, nil}, {0, fixture.HMAC("shop"), sign.ReasonBadSignature},
-		{time.Hour, older, sign.ReasonBadSignature}, {time.Hour, newer, nil}, // the older one is no longer valid, and the other one does not fit
+		// the older one is no longer valid, and the other one does not fit
+		{time.Hour, older, sign.ReasonBadSignature}, {time.Hour, newer, nil},
 		{-time.Hour - 1, newer, sign.ReasonBadSignature}, {-time.Hour - 1, older, nil}, {-time.Hour, newer, nil},
 	} {
 		at := func() time.Time { return now.Add(c.after) }
@@ -350,11 +356,15 @@ func TestKeyStores(t *testing.T) {
 		{"nothing found", nil, nil, sign.ReasonUnknownKey, ""},
 		{"unknown", nil, sign.ReasonUnknownKey, sign.ReasonUnknownKey, ""},
 		{"revoked", nil, sign.ReasonRevokedKey, sign.ReasonRevokedKey, "sign: invalid (revoked_key)"},
-		{"revoked, wrapped", nil, fmt.Errorf("the database: %w", sign.ReasonRevokedKey), sign.ReasonRevokedKey, "sign: invalid (revoked_key): the database: revoked_key"},
-		{"revoked, with details", nil, sign.Errorf(sign.ReasonRevokedKey, "in May"), sign.ReasonRevokedKey, "sign: invalid (revoked_key): in May"},
+		{"revoked, wrapped", nil, fmt.Errorf("the database: %w", sign.ReasonRevokedKey), sign.ReasonRevokedKey,
+			"sign: invalid (revoked_key): the database: revoked_key"},
+		{"revoked, with details", nil, sign.Errorf(sign.ReasonRevokedKey, "in May"), sign.ReasonRevokedKey,
+			"sign: invalid (revoked_key): in May"},
 		{"revoked, but returned", []*sign.Key{key}, sign.ReasonRevokedKey, sign.ReasonRevokedKey, ""},
-		{"broken", nil, broken, sign.CodeStoreUnavailable, "sign: store_unavailable (keys_unavailable): the key could not be looked up: the database is down"},
-		{"a nil *Error, which is no nil error", []*sign.Key{key}, (*sign.Error)(nil), sign.CodeStoreUnavailable, "sign: store_unavailable (keys_unavailable): the key could not be looked up: sign: a nil *Error was returned as an error"},
+		{"broken", nil, broken, sign.CodeStoreUnavailable,
+			"sign: store_unavailable (keys_unavailable): the key could not be looked up: the database is down"},
+		{"a nil *Error, which is no nil error", []*sign.Key{key}, (*sign.Error)(nil), sign.CodeStoreUnavailable,
+			"sign: store_unavailable (keys_unavailable): the key could not be looked up: sign: a nil *Error was returned as an error"},
 		{"a nil key", []*sign.Key{nil}, nil, sign.ReasonUnknownKey, ""},
 		{"a nil key beside a good one", []*sign.Key{nil, key}, nil, nil, ""},
 		{"the last of eight", append(slices.Repeat(others, 7), key), nil, nil, ""},
@@ -397,7 +407,8 @@ func TestAStoreThatFailsRefuses(t *testing.T) {
 	full := &sign.MemoryNonces{Max: 1}
 	_, err := full.Use(t.Context(), "other", "n", time.Hour)
 	require.NoError(t, err)
-	for name, nonces := range map[string]sign.NonceStore{"read-only": &nonceSpy{err: readOnly}, "silent": &nonceSpy{silent: true}, "full": full} {
+	for name, nonces := range map[string]sign.NonceStore{"read-only": &nonceSpy{err: readOnly},
+		"silent": &nonceSpy{silent: true}, "full": full} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				v := fixture.Verifier(sign.Config{Nonces: nonces, StoreTimeout: time.Second}, signtest.Demo)
@@ -466,7 +477,8 @@ func TestRefuse(t *testing.T) {
 		e.Code = "changed" // it is the function's own
 		return made
 	}})
-	require.Equal(t, fixture.Verifier(sign.Config{}).Answer(ctx, sign.CodeReplayed), v.Answer(ctx, sign.Errorf(sign.CodeReplayed, "details")), "nil is the default")
+	require.Equal(t, fixture.Verifier(sign.Config{}).Answer(ctx, sign.CodeReplayed),
+		v.Answer(ctx, sign.Errorf(sign.CodeReplayed, "details")), "nil is the default")
 
 	const date = "Tue, 14 Nov 2023 22:13:20 GMT"
 	header := func(fields ...string) http.Header {
@@ -491,7 +503,8 @@ func TestRefuse(t *testing.T) {
 		{sign.CodeMalformed, sign.Answer{Status: 200}, 200, nil},
 		{sign.CodeReplayed, sign.Answer{Status: 200}, 200, challenge},
 		{sign.CodeMalformed, sign.Answer{Status: 401}, 401, challenge},
-		{sign.CodeMalformed, sign.Answer{Header: header("x-own", "1", "x-own", "2", "cache-control", "public", "idempotency-refused", "")}, 400, header("X-Own", "1", "X-Own", "2")},
+		{sign.CodeMalformed, sign.Answer{Header: header("x-own", "1", "x-own", "2", "cache-control", "public", "idempotency-refused", "")},
+			400, header("X-Own", "1", "X-Own", "2")},
 		{sign.CodeExpired, sign.Answer{}, 401, header("Date", date, "Www-Authenticate", `Signature scheme="v1"`)},
 		{sign.CodeNotYetValid, sign.Answer{}, 401, header("Date", date, "Www-Authenticate", `Signature scheme="v1"`)},
 		{sign.CodeStoreUnavailable, sign.Answer{}, 503, header("Retry-After", "1")},
@@ -511,9 +524,10 @@ func TestErrors(t *testing.T) {
 	cause := errors.New("the cause")
 	err := error(sign.Errorf(sign.ReasonRevokedKey, "details of %s: %w", "it", cause))
 	for target, want := range map[error]bool{
-		sign.CodeInvalid: true, sign.ReasonRevokedKey: true, cause: true, &sign.Error{Code: sign.CodeInvalid}: true, sign.Errorf(sign.ReasonRevokedKey, ""): true,
-		sign.CodeMalformed: false, sign.ReasonUnknownKey: false, &sign.Error{Code: sign.CodeMalformed}: false, sign.Errorf(sign.ReasonUnknownKey, ""): false,
-		sign.Code("revoked_key"): false, sign.Reason("invalid"): false, sign.Reason(""): false, (*sign.Error)(nil): false,
+		sign.CodeInvalid: true, sign.ReasonRevokedKey: true, cause: true, &sign.Error{Code: sign.CodeInvalid}: true,
+		sign.Errorf(sign.ReasonRevokedKey, ""): true, sign.CodeMalformed: false, sign.ReasonUnknownKey: false,
+		&sign.Error{Code: sign.CodeMalformed}: false, sign.Errorf(sign.ReasonUnknownKey, ""): false, sign.Code("revoked_key"): false,
+		sign.Reason("invalid"): false, sign.Reason(""): false, (*sign.Error)(nil): false,
 	} {
 		require.Equal(t, want, errors.Is(err, target), target)
 	}
@@ -596,7 +610,8 @@ func TestHostsAndTargets(t *testing.T) {
 		{"a Host that is equal", neither, path, "api.example.com", []string{"api.Example.com"}, nil},
 		{"a Host that is empty", neither, path, "api.example.com", []string{""}, nil},
 		{"a Host that differs", neither, path, "api.example.com", []string{"b.example.com"}, sign.CodeMalformed},
-		{"a Host that differs from the target", neither, "http://api.example.com" + path, "api.example.com", []string{"b.example.com"}, sign.CodeMalformed},
+		{"a Host that differs from the target", neither, "http://api.example.com" + path, "api.example.com",
+			[]string{"b.example.com"}, sign.CodeMalformed},
 		{"behind the proxy", proxied, path, "10.0.0.7:8080", nil, nil},
 		{"past the proxy", proxied, path, "api.example.com", nil, sign.CodeInvalid},
 		{"a line feed in the host", neither, path, "a\nb", nil, sign.CodeMalformed},
@@ -630,7 +645,8 @@ func TestManyMessagesAtOnce(t *testing.T) {
 	}})
 	var accepted, replayed atomic.Int32
 	for i := range 50 {
-		r := fixture.Sign(t, signtest.NewRequest(t, nil, fmt.Sprintf("http://h/%d", i), strings.Repeat("x", i), "Idempotency-Key", fmt.Sprint(i)), signtest.Demo, sign.RequestOptions{})
+		r := fixture.Sign(t, signtest.NewRequest(t, nil, fmt.Sprintf("http://h/%d", i), strings.Repeat("x", i), "Idempotency-Key",
+			fmt.Sprint(i)), signtest.Demo, sign.RequestOptions{})
 		for range 8 {
 			m := fixture.Message(r)
 			all.Go(func() {
@@ -687,13 +703,15 @@ func TestDemands(t *testing.T) {
 
 	// The window is as demanded, and the last check comes when the nonce is used up.
 	now, refuse := fixture.Now, error(sign.CodeMalformed)
-	scheme := demanding{v1, sign.Demands{Behind: 100 * time.Second, Ahead: 10 * time.Second, Finish: func(*sign.Message) error { return refuse }}}
+	scheme := demanding{v1,
+		sign.Demands{Behind: 100 * time.Second, Ahead: 10 * time.Second, Finish: func(*sign.Message) error { return refuse }}}
 	v := fixture.Verifier(sign.Config{Scheme: scheme, Clock: func() time.Time { return now }}, signtest.Demo)
 	r := fixture.Sign(t, signtest.NewRequest(t, nil, "http://shop.test/a", "{}"), signtest.Demo, sign.RequestOptions{})
 	for _, c := range []struct {
 		later time.Duration
 		want  error
-	}{{-11 * time.Second, sign.CodeNotYetValid}, {101 * time.Second, sign.CodeExpired}, {100 * time.Second, sign.CodeMalformed}, {-10 * time.Second, sign.CodeReplayed}} {
+	}{{-11 * time.Second, sign.CodeNotYetValid}, {101 * time.Second, sign.CodeExpired}, {100 * time.Second, sign.CodeMalformed},
+		{-10 * time.Second, sign.CodeReplayed}} {
 		now = fixture.Now.Add(c.later)
 		_, err := v.Verify(t.Context(), fixture.Message(r))
 		require.ErrorIs(t, err, c.want, c.later)

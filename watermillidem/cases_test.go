@@ -94,10 +94,11 @@ func testPublishFails(t *testing.T, l link) {
 
 func testKeyReused(t *testing.T, l link) {
 	r := newRig(t, l, "shop")
-	r.consume("shop", "charge", r.protect(watermillidem.Config{Metadata: []string{"tenant"}}), func(msg *message.Message) ([]*message.Message, error) {
-		r.effect(msg)
-		return []*message.Message{receipt(msg, "paid")}, nil
-	})
+	r.consume("shop", "charge", r.protect(watermillidem.Config{Metadata: []string{"tenant"}}),
+		func(msg *message.Message) ([]*message.Message, error) {
+			r.effect(msg)
+			return []*message.Message{receipt(msg, "paid")}, nil
+		})
 	r.run()
 	r.publish(order("1", "5 to bob"))
 	r.awaitOuts(1)

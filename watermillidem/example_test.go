@@ -52,7 +52,8 @@ func Example() {
 }
 
 // The consumer of docs/watermill.md.
-func _(ctx context.Context, store store.Store, router *message.Router, publisher message.Publisher, subscriber message.Subscriber, charge func(context.Context, []byte) error) error {
+func _(ctx context.Context, store store.Store, router *message.Router, publisher message.Publisher, subscriber message.Subscriber,
+	charge func(context.Context, []byte) error) error {
 	engine, err := core.New(core.Config{Service: "shop", Store: store}) // all consumers share the store
 	if err != nil {
 		return err

@@ -36,7 +36,8 @@ func TestFaults(t *testing.T) {
 		fields []string
 	}{
 		{core.TaskPolicy{Record: core.Record{Lease: -1}, ResultLimit: -1}, []string{"TaskPolicy.ResultLimit", "TaskPolicy.Lease"}},
-		{core.TaskPolicy{Duplicate: core.Reject(""), Record: core.Record{OnFailure: core.Keep, Retention: -1}}, []string{"TaskPolicy.Retention", "TaskPolicy.OnFailure"}},
+		{core.TaskPolicy{Duplicate: core.Reject(""), Record: core.Record{OnFailure: core.Keep, Retention: -1}},
+			[]string{"TaskPolicy.Retention", "TaskPolicy.OnFailure"}},
 		{core.TaskPolicy{Record: core.Record{OnFailure: core.Keep}}, nil},
 	} {
 		m, err := watermillidem.New(e, watermillidem.Config{Policy: c.policy})
@@ -106,7 +107,8 @@ func TestContext(t *testing.T) {
 	cancel()
 	for name, end := range map[string]func() error{
 		"success": func() error { return nil }, "failure": func() error { return errCard }, "panic": func() error { panic("a bug") },
-		"a refusal": func() error { return core.NewRefusal(codes.KeyMissing, nil) }, // of a call of its own: it says nothing about this message
+		// of a call of its own: it says nothing about this message
+		"a refusal": func() error { return core.NewRefusal(codes.KeyMissing, nil) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := idemtest.New(t, core.Config{})
@@ -115,7 +117,8 @@ func TestContext(t *testing.T) {
 				func(msg *message.Message) ([]*message.Message, error) {
 					inside = msg.Context()
 					assert.NoError(t, inside.Err())
-					return []*message.Message{msg, message.NewMessageWithContext(inside, "2", nil), message.NewMessageWithContext(ended, "3", nil)}, end()
+					return []*message.Message{msg, message.NewMessageWithContext(inside, "2", nil),
+						message.NewMessageWithContext(ended, "3", nil)}, end()
 				}))
 			msg := message.NewMessageWithContext(own, "1", nil)
 			produced, err := handle(msg)
@@ -316,8 +319,8 @@ func TestPermanentAndTemporary(t *testing.T) {
 		return fmt.Errorf("wrapped: %w", &watermillidem.RefusedError{Refusal: core.NewRefusal(code, errCard)})
 	}
 	for code, temporary := range map[codes.Code]bool{
-		codes.Uncertain: false, codes.KeyReused: false, codes.KeyMissing: false, codes.KeyInvalid: false, codes.ResultUnavailable: false, codes.GuardConflict: false,
-		codes.InProgress: true, codes.StoreUnavailable: true, codes.ShuttingDown: true,
+		codes.Uncertain: false, codes.KeyReused: false, codes.KeyMissing: false, codes.KeyInvalid: false, codes.ResultUnavailable: false,
+		codes.GuardConflict: false, codes.InProgress: true, codes.StoreUnavailable: true, codes.ShuttingDown: true,
 	} {
 		assert.Equal(t, !temporary, watermillidem.Permanent(refused(code)), code)
 		assert.Equal(t, temporary, watermillidem.Temporary(refused(code)), code)

@@ -3,6 +3,7 @@ package fasthttpkit
 import (
 	"net/url"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -132,23 +133,25 @@ func spell(pattern string, names []string) (spelled string, params []Param, ok b
 			i++
 		}
 	}
-	if len(params) != len(names) {
+	if !slices.EqualFunc(params, names, func(p Param, name string) bool { return p.Native == name }) || !differ(names) {
 		return "", nil, false
 	}
 	for i := range params {
-		if params[i].Native != names[i] {
-			return "", nil, false
-		}
-		for _, before := range names[:i] {
-			if strings.EqualFold(before, names[i]) {
-				return "", nil, false
-			}
-		}
 		if stars+pluses == 1 && params[i].Name == "*1" {
 			params[i].Name = "*"
 		}
 	}
 	return out.String(), params, true
+}
+
+// differ reports whether no name occurs twice, in whatever case: to Fiber that may be one name.
+func differ(names []string) bool {
+	for i, name := range names {
+		if slices.ContainsFunc(names[:i], func(before string) bool { return strings.EqualFold(before, name) }) {
+			return false
+		}
+	}
+	return true
 }
 
 // constraint returns the length of the <...> that s begins with, or 0 if its end is not

@@ -19,7 +19,8 @@ import (
 // (fasthttp.Server.DisablePreParseMultipartForm is not set).
 //
 // What a trailer has brought is no longer in the header of a request that has passed (RFC 9110, section 6.5.1).
-func Verify(outer context.Context, v *sign.Verifier, ctx *fasthttp.RequestCtx, method string, preParsed bool) (verified context.Context, ok bool) {
+func Verify(outer context.Context, v *sign.Verifier, ctx *fasthttp.RequestCtx, method string,
+	preParsed bool) (verified context.Context, ok bool) {
 	m := messages.Get().(*message)
 	m.start(ctx, method, preParsed)
 	signed, err := v.Verify(outer, &m.sign)
@@ -240,11 +241,13 @@ func (m *message) formIsGone() bool {
 		len(m.header.MultipartFormBoundary()) > 0 && len(m.header.Peek(fasthttp.HeaderContentEncoding)) == 0
 }
 
-var errFormIsGone = sign.Errorf(sign.CodeMalformed, "the multipart form was taken apart before it could be verified: set DisablePreParseMultipartForm")
+var errFormIsGone = sign.Errorf(sign.CodeMalformed,
+	"the multipart form was taken apart before it could be verified: set DisablePreParseMultipartForm")
 
 var errBodyIsGone = sign.Errorf(sign.CodeMalformed, "an outer middleware has read the body")
 
 // A bare line feed comes before the empty line: fasthttp 1.69 reads such a header, but does not tell its lines again.
 var errLines = sign.Errorf(sign.CodeMalformed, "the lines of the header can't be told apart: each has to end with CRLF")
 
-var errTrailer = sign.Errorf(sign.CodeMalformed, "the header has more lines of a name than were sent in it: a trailer has brought them, or an outer middleware")
+var errTrailer = sign.Errorf(sign.CodeMalformed,
+	"the header has more lines of a name than were sent in it: a trailer has brought them, or an outer middleware")

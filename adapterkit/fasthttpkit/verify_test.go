@@ -43,7 +43,8 @@ func TestATrailerBringsNothing(t *testing.T) {
 				"small letters":          "x-role: admin\r\n",
 			} {
 				for _, announced := range []string{"", "Trailer: X-Role, X-User, User-Agent\r\n"} {
-					t.Run(fmt.Sprint(name, ", streamed ", stream, ", as sent ", asSent, ", announced ", announced != ""), func(t *testing.T) {
+					t.Run(fmt.Sprint(name, ", streamed ", stream, ", as sent ", asSent, ", announced ",
+						announced != ""), func(t *testing.T) {
 						var seen []string
 						see := func(ctx *fasthttp.RequestCtx) {
 							seen = nil
@@ -55,7 +56,8 @@ func TestATrailerBringsNothing(t *testing.T) {
 									seen = append(seen, strings.ToLower(string(k))+":"+string(v))
 								}
 							})
-							for _, name := range []string{"X-Role", "x-role", "X-User", "x-user", "X-Gone", "User-Agent", "user-agent", "X-Tenant", "X-Front"} {
+							for _, name := range []string{"X-Role", "x-role", "X-User", "x-user", "X-Gone", "User-Agent",
+								"user-agent", "X-Tenant", "X-Front"} {
 								for _, v := range h.PeekAll(name) {
 									seen = append(seen, name+"="+string(v))
 								}
@@ -63,23 +65,26 @@ func TestATrailerBringsNothing(t *testing.T) {
 							}
 							slices.Sort(seen)
 						}
-						server := &fasthttp.Server{StreamRequestBody: stream, DisableHeaderNamesNormalizing: asSent, Handler: func(ctx *fasthttp.RequestCtx) {
-							ctx.Request.Header.Set("X-Tenant", "ours")
-							ctx.Request.Header.Set("X-Front", "ours")
-							ctx.Request.Header.Del("X-Gone")
-							if _, ok := fasthttpkit.Verify(context.Background(), verifier, ctx, "POST", false); ok {
-								see(ctx)
-								ctx.SetBodyString("reached " + string(ctx.Request.Body()))
-							}
-						}}
+						server := &fasthttp.Server{StreamRequestBody: stream, DisableHeaderNamesNormalizing: asSent,
+							Handler: func(ctx *fasthttp.RequestCtx) {
+								ctx.Request.Header.Set("X-Tenant", "ours")
+								ctx.Request.Header.Set("X-Front", "ours")
+								ctx.Request.Header.Del("X-Gone")
+								if _, ok := fasthttpkit.Verify(context.Background(), verifier, ctx, "POST", false); ok {
+									see(ctx)
+									ctx.SetBodyString("reached " + string(ctx.Request.Body()))
+								}
+							}}
 						send := func(lines, announced string) []string {
 							r := signtest.NewRequest(t, signtest.Demo, "http://a.example.com/", "{}", "X-Signed", "bob")
-							for name, value := range map[string]string{"User-Agent": "ours", "X-User": "bob", "X-Tenant": "bob", "X-Gone": "bob"} {
+							for name, value := range map[string]string{"User-Agent": "ours", "X-User": "bob",
+								"X-Tenant": "bob", "X-Gone": "bob"} {
 								r.Header.Set(name, value)
 							}
 							var head bytes.Buffer
 							require.NoError(t, r.Header.Write(&head))
-							message := "POST / HTTP/1.1\r\nHost: a.example.com\r\nTransfer-Encoding: chunked\r\n" + announced + head.String() + "\r\n2\r\n{}\r\n0\r\n" + lines + "\r\n"
+							message := "POST / HTTP/1.1\r\nHost: a.example.com\r\nTransfer-Encoding: chunked\r\n" + announced +
+								head.String() + "\r\n2\r\n{}\r\n0\r\n" + lines + "\r\n"
 							seen = nil
 							got := exchangeOne(t, server, message)
 							if code := refused[name]; lines == "" || stream || code == "" {
@@ -88,7 +93,8 @@ func TestATrailerBringsNothing(t *testing.T) {
 								assert.Contains(t, got, `"code":"`+code+`"`)
 							}
 							return slices.DeleteFunc(seen, func(line string) bool {
-								return strings.HasPrefix(line, "x-nonce") || strings.HasPrefix(line, "x-signature") || strings.HasPrefix(line, "x-timestamp")
+								return strings.HasPrefix(line, "x-nonce") || strings.HasPrefix(line, "x-signature") ||
+									strings.HasPrefix(line, "x-timestamp")
 							})
 						}
 						want := slices.Clone(send("", ""))
@@ -115,8 +121,10 @@ func TestATrailerBringsNothing(t *testing.T) {
 func TestACookieInTheTrailer(t *testing.T) {
 	const chunks = "\r\n2\r\n{}\r\n0\r\n%s: admin=1\r\n\r\n"
 	verifier := signtest.NewVerifier()
-	plain := &fasthttp.Server{Handler: func(*fasthttp.RequestCtx) {}, ErrorHandler: func(ctx *fasthttp.RequestCtx, err error) { ctx.SetBodyString(err.Error()) }}
-	newer := strings.Contains(exchangeOne(t, plain, "POST / HTTP/1.1\r\nHost: a.example.com\r\nTransfer-Encoding: chunked\r\n"+fmt.Sprintf(chunks, "Cookie")), "forbidden trailer")
+	plain := &fasthttp.Server{Handler: func(*fasthttp.RequestCtx) {},
+		ErrorHandler: func(ctx *fasthttp.RequestCtx, err error) { ctx.SetBodyString(err.Error()) }}
+	newer := strings.Contains(exchangeOne(t, plain, "POST / HTTP/1.1\r\nHost: a.example.com\r\nTransfer-Encoding: chunked\r\n"+
+		fmt.Sprintf(chunks, "Cookie")), "forbidden trailer")
 	for _, stream := range []bool{false, true} {
 		for _, sent := range []string{"", "sent", "signed"} {
 			for _, name := range []string{"Cookie", "cookie"} {
@@ -136,7 +144,8 @@ func TestACookieInTheTrailer(t *testing.T) {
 				}
 				var head bytes.Buffer
 				require.NoError(t, r.Header.Write(&head))
-				got := exchangeOne(t, server, "POST / HTTP/1.1\r\nHost: a.example.com\r\nTransfer-Encoding: chunked\r\n"+head.String()+fmt.Sprintf(chunks, name))
+				got := exchangeOne(t, server, "POST / HTTP/1.1\r\nHost: a.example.com\r\nTransfer-Encoding: chunked\r\n"+
+					head.String()+fmt.Sprintf(chunks, name))
 				assert.NotContains(t, cookies, "admin")
 				if cookies != "" {
 					assert.Equal(t, "a=1;b=2;", cookies)
@@ -165,7 +174,8 @@ func TestAHeaderThatCantBeReadAgain(t *testing.T) {
 		r := signtest.NewRequest(t, signtest.Demo, "http://a.example.com/", "{}")
 		var head bytes.Buffer
 		require.NoError(t, r.Header.Write(&head))
-		exchangeOne(t, server, "POST / HTTP/1.1\r\nHost: a.example.com\r\nTransfer-Encoding: chunked\r\n"+strings.TrimSuffix(head.String(), "\r\n")+end+"2\r\n{}\r\n0\r\nX-Role: admin\r\n\r\n")
+		exchangeOne(t, server, "POST / HTTP/1.1\r\nHost: a.example.com\r\nTransfer-Encoding: chunked\r\n"+
+			strings.TrimSuffix(head.String(), "\r\n")+end+"2\r\n{}\r\n0\r\nX-Role: admin\r\n\r\n")
 		assert.Empty(t, role)
 	}
 }

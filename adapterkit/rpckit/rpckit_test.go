@@ -36,8 +36,10 @@ func TestFaults(t *testing.T) {
 		"StoredMetadata: content-encoding":   {User: anybody, StoredMetadata: []string{"Content-Encoding"}},
 		"StoredMetadata: trailer-x-a":        {User: anybody, StoredMetadata: []string{"trailer-x-a"}},
 		"StoredMetadata: date":               {User: anybody, StoredMetadata: []string{"date"}},
-		"StoredMetadata: has no effect":      {User: anybody, StoredMetadata: []string{"x-a"}, Policy: core.TaskPolicy{Duplicate: core.Reject("")}},
-		"Authorize: has no effect":           {User: anybody, Authorize: func(context.Context, string, any) error { return nil }, Policy: core.TaskPolicy{Duplicate: core.Reject("")}},
+		"StoredMetadata: has no effect": {User: anybody, StoredMetadata: []string{"x-a"},
+			Policy: core.TaskPolicy{Duplicate: core.Reject("")}},
+		"Authorize: has no effect": {User: anybody, Authorize: func(context.Context, string, any) error { return nil },
+			Policy: core.TaskPolicy{Duplicate: core.Reject("")}},
 		"StoredMetadata: idempotent-replaye": {User: anybody, StoredMetadata: []string{"Idempotent-Replayed"}},
 	} {
 		c.Package = "shoprpc"
@@ -55,14 +57,16 @@ func TestFaults(t *testing.T) {
 func TestProtects(t *testing.T) {
 	g, err := rpckit.New(core.MustNew(core.Config{}), rpckit.Config{User: anybody})
 	require.NoError(t, err)
-	for name, protected := range map[string]bool{"/shop.Orders/Create": true, "/grpc.health.v1.Health/Check": false, "/grpc.channelz.v1.Channelz/GetServer": false, "/grpcio.A/B": true} {
+	for name, protected := range map[string]bool{"/shop.Orders/Create": true, "/grpcio.A/B": true,
+		"/grpc.health.v1.Health/Check": false, "/grpc.channelz.v1.Channelz/GetServer": false} {
 		require.Equal(t, protected, g.Protects(rpckit.Method{Name: name}), name)
 	}
 }
 
 // Every code of a refusal has a status, and it is not OK.
 func TestStatus(t *testing.T) {
-	for code, want := range map[codes.Code]uint32{codes.KeyMissing: 3, codes.TokenInvalid: 7, codes.TokenExpired: 9, codes.BodyTooLarge: 8, codes.Unfinished: 14, codes.StoreNotShared: 13, "of a later version": 13} {
+	for code, want := range map[codes.Code]uint32{codes.KeyMissing: 3, codes.TokenInvalid: 7, codes.TokenExpired: 9, codes.BodyTooLarge: 8,
+		codes.Unfinished: 14, codes.StoreNotShared: 13, "of a later version": 13} {
 		got, reason, _ := rpckit.Status(core.NewRefusal(code, nil))
 		require.Equal(t, want, got, code)
 		require.Equal(t, code, rpckit.Code(rpckit.Domain, reason))
@@ -77,8 +81,10 @@ func TestFailed(t *testing.T) {
 }
 
 func FuzzDecode(f *testing.F) {
-	whole := (&rpckit.Answer{Type: "a.B", Body: []byte("body"), Header: map[string][]string{"x-a": {"1", ""}}, Trailer: map[string][]string{"x-b": {"2"}}}).Encode()
-	for name, b := range map[string][]byte{"a later version": append([]byte{2}, whole[1:]...), "more than an answer": append(whole[:len(whole):len(whole)], 0)} {
+	whole := (&rpckit.Answer{Type: "a.B", Body: []byte("body"),
+		Header: map[string][]string{"x-a": {"1", ""}}, Trailer: map[string][]string{"x-b": {"2"}}}).Encode()
+	for name, b := range map[string][]byte{"a later version": append([]byte{2}, whole[1:]...),
+		"more than an answer": append(whole[:len(whole):len(whole)], 0)} {
 		if _, ok := rpckit.Decode(b); ok {
 			f.Errorf("%s is taken for an answer", name)
 		}
@@ -103,7 +109,8 @@ func FuzzDecode(f *testing.F) {
 }
 
 // do makes a call whose handler succeeds, or fails.
-func do(ctx context.Context, g *rpckit.Guard, key string, failed bool, handler func(ctx context.Context), answer func() *rpckit.Answer) *core.Refusal {
+func do(ctx context.Context, g *rpckit.Guard, key string, failed bool, handler func(context.Context),
+	answer func() *rpckit.Answer) *core.Refusal {
 	_, refusal := g.Do(ctx, &rpckit.Call{Method: "/a.B/C", Keys: []string{key}}, func(ctx context.Context) rpckit.Outcome {
 		handler(ctx)
 		o := rpckit.Outcome{Failed: failed, Answer: answer}
@@ -119,7 +126,8 @@ func do(ctx context.Context, g *rpckit.Guard, key string, failed bool, handler f
 // before there is a run.
 func TestEndOfACall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g, err := rpckit.New(core.MustNew(core.Config{}), rpckit.Config{User: anybody, Linger: time.Second, Policy: core.TaskPolicy{Duplicate: core.Wait(time.Minute)}})
+		g, err := rpckit.New(core.MustNew(core.Config{}), rpckit.Config{User: anybody, Linger: time.Second,
+			Policy: core.TaskPolicy{Duplicate: core.Wait(time.Minute)}})
 		require.NoError(t, err)
 		answer := func() *rpckit.Answer { return new(rpckit.Answer) }
 		for cause, lingers := range map[error]time.Duration{context.Canceled: time.Second, errors.New("the server stops"): 0} {
@@ -158,9 +166,10 @@ func TestReject(t *testing.T) {
 				told = append(told, e.Failed)
 			}
 		}})
-		g, err := rpckit.New(engine, rpckit.Config{User: anybody, Policy: core.TaskPolicy{Record: core.Record{OnFailure: core.Keep}, Duplicate: core.Reject("")}})
+		policy := core.TaskPolicy{Record: core.Record{OnFailure: core.Keep}, Duplicate: core.Reject("")}
+		g, err := rpckit.New(engine, rpckit.Config{User: anybody, Policy: policy})
 		require.NoError(t, err)
-		do(t.Context(), g, "k-1", failed, func(context.Context) {}, func() *rpckit.Answer { t.Error("an answer that is never replayed"); return nil })
+		do(t.Context(), g, "k-1", failed, func(context.Context) {}, func() *rpckit.Answer { t.Error("it is never replayed"); return nil })
 		require.Equal(t, []bool{failed}, told)
 	}
 }

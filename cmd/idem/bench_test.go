@@ -96,27 +96,32 @@ func fillTable(b *testing.B, url, table string, n int) {
 	b.Cleanup(s.Close)
 	require.NoError(b, s.Migrate(context.Background()))
 	running(b, s)
-	digit := "(SELECT 0 AS d UNION ALL SELECT 1 UNION ALL SELECT 2 UNION ALL SELECT 3 UNION ALL SELECT 4 UNION ALL SELECT 5 UNION ALL SELECT 6 UNION ALL SELECT 7 UNION ALL SELECT 8 UNION ALL SELECT 9)"
+	digit := "(SELECT 0 AS d UNION ALL SELECT 1 UNION ALL SELECT 2 UNION ALL SELECT 3 UNION ALL SELECT 4 UNION ALL SELECT 5 UNION ALL " +
+		"SELECT 6 UNION ALL SELECT 7 UNION ALL SELECT 8 UNION ALL SELECT 9)"
 	from, number := "", "0"
 	for i, m := 0, 1; m < n; i, m = i+1, m*10 {
 		from += fmt.Sprintf(", %s AS t%d", digit, i)
 		number += fmt.Sprintf(" + %d * t%d.d", m, i)
 	}
 	text := map[sqlstore.Dialect]string{
-		sqlstore.PostgreSQL: "convert_to('idem:big:U=u' || lpad((%s)::text, 7, '0') || 'M=POST%%20/ordersK=k', 'UTF8')", sqlstore.MySQL: "CONCAT('idem:big:U=u', LPAD(%s, 7, '0'), 'M=POST%%20/ordersK=k')",
-		sqlstore.SQLite: "CAST(printf('idem:big:U=u%%07dM=POST%%%%20/ordersK=k', %s) AS BLOB)",
+		sqlstore.PostgreSQL: "convert_to('idem:big:U=u' || lpad((%s)::text, 7, '0') || 'M=POST%%20/ordersK=k', 'UTF8')",
+		sqlstore.MySQL:      "CONCAT('idem:big:U=u', LPAD(%s, 7, '0'), 'M=POST%%20/ordersK=k')",
+		sqlstore.SQLite:     "CAST(printf('idem:big:U=u%%07dM=POST%%%%20/ordersK=k', %s) AS BLOB)",
 	}[dialect]
 	key := fmt.Sprintf(text, number)
 	at := time.Now().UnixMicro()
-	_, err = db.Exec(fmt.Sprintf(`INSERT INTO %s (source_type, serial_number, state, owner, attempt, fingerprint, result, remark, creator, created_at, updated_at, lease_until, retention, expires_at, version, policy)
-SELECT 'idem', %s, 2, '', 1, '', 'result', '', 'host 1', %d, %d, 0, 0, %d, 1, 'orders' FROM %s`, table, key, at, at, at+int64(time.Hour/time.Microsecond), from[2:]))
+	_, err = db.Exec(fmt.Sprintf(`INSERT INTO %s (source_type, serial_number, state, owner, attempt, fingerprint, result, remark, creator,
+	created_at, updated_at, lease_until, retention, expires_at, version, policy)
+SELECT 'idem', %s, 2, '', 1, '', 'result', '', 'host 1', %d, %d, 0, 0, %d, 1, 'orders' FROM %s`, table, key, at, at,
+		at+int64(time.Hour/time.Microsecond), from[2:]))
 	require.NoError(b, err)
 }
 
 // running begins ten runs.
 func running(b *testing.B, s store.Store) {
 	for i := range 10 {
-		c := store.Claim{Owner: store.NewOwner(), About: store.About{ID: store.NewID(), Policy: "orders", Creator: "host 1"}, Lease: time.Hour, Retention: time.Hour}
+		c := store.Claim{Owner: store.NewOwner(), About: store.About{ID: store.NewID(), Policy: "orders", Creator: "host 1"},
+			Lease: time.Hour, Retention: time.Hour}
 		_, err := s.Acquire(context.Background(), fmt.Sprintf("idem:big:U=r%dM=POST%%20/ordersK=k", i), c)
 		require.NoError(b, err)
 	}
@@ -132,7 +137,8 @@ func fillRedis(b *testing.B, url string, n int) {
 	client, err := rueidis.NewClient(o)
 	require.NoError(b, err)
 	defer client.Close()
-	script := "for i = ARGV[1], ARGV[1] + 9999 do redis.call('SET', string.format('idem:big:U=u%07dM=POST%%20/ordersK=k', i), 'D1;0;0;result', 'PX', 3600000) end return 1"
+	script := "for i = ARGV[1], ARGV[1] + 9999 do redis.call('SET', string.format('idem:big:U=u%07dM=POST%%20/ordersK=k', i), " +
+		"'D1;0;0;result', 'PX', 3600000) end return 1"
 	for i := 0; i < n; i += 10_000 {
 		require.NoError(b, client.Do(context.Background(), client.B().Eval().Script(script).Numkeys(0).Arg(fmt.Sprint(i)).Build()).Error())
 	}

@@ -81,7 +81,8 @@ func (c *command) doctor(ctx context.Context, p *printer, warnings func() []erro
 func (c *command) life(ctx context.Context, say func(level, what, do string)) {
 	inspect := c.records.Capabilities().Inspect
 	key := "idem:doctor:" + store.NewOwner().String()
-	claim := store.Claim{Owner: store.NewOwner(), About: store.About{ID: store.NewID(), Remark: "idem doctor"}, Lease: time.Minute, Retention: time.Minute}
+	claim := store.Claim{Owner: store.NewOwner(), About: store.About{ID: store.NewID(), Remark: "idem doctor"},
+		Lease: time.Minute, Retention: time.Minute}
 	steps := []struct {
 		name string
 		do   func() error
@@ -137,7 +138,8 @@ func (c *command) life(ctx context.Context, say func(level, what, do string)) {
 			return
 		}
 	}
-	say("ok", fmt.Sprintf("a test record went through its whole life, %d calls in %v", len(steps), time.Since(begun).Round(time.Millisecond)), "")
+	say("ok", fmt.Sprintf("a test record went through its whole life, %d calls in %v", len(steps),
+		time.Since(begun).Round(time.Millisecond)), "")
 }
 
 // cause says why a server that answers takes no writes, and what to do, as the end of a sentence. It is empty for other errors.
@@ -169,7 +171,8 @@ func latency(say func(level, what, do string), ping func() error) error {
 	if took[10] > 20*time.Millisecond {
 		level, do = "warn", "a first request waits for it twice: put the store nearer to the service"
 	}
-	say(level, fmt.Sprintf("it answers in %v (median of 21; the slowest took %v)", took[10].Round(10*time.Microsecond), took[20].Round(10*time.Microsecond)), do)
+	say(level, fmt.Sprintf("it answers in %v (median of 21; the slowest took %v)", took[10].Round(10*time.Microsecond),
+		took[20].Round(10*time.Microsecond)), do)
 	return nil
 }
 
@@ -213,13 +216,15 @@ func doctorRedis(ctx context.Context, url string, say func(level, what, do strin
 		if policy := get("maxmemory_policy"); policy == "noeviction" || policy == "" {
 			say("ok", addr+": maxmemory-policy noeviction", "")
 		} else {
-			say("bad", addr+": maxmemory-policy "+policy+": when its memory is full, it drops records, and their operations run again", "CONFIG SET maxmemory-policy noeviction, and in its configuration")
+			say("bad", addr+": maxmemory-policy "+policy+": when its memory is full, it drops records, and their operations run again",
+				"CONFIG SET maxmemory-policy noeviction, and in its configuration")
 		}
 		used, _ := strconv.ParseFloat(get("used_memory"), 64)
 		most, _ := strconv.ParseFloat(get("maxmemory"), 64)
 		switch {
 		case most == 0:
-			say("warn", addr+": maxmemory is not set", "set it below the machine's memory: else the system may kill the server when it is full")
+			say("warn", addr+": maxmemory is not set",
+				"set it below the machine's memory: else the system may kill the server when it is full")
 		case used > 0.9*most:
 			say("bad", fmt.Sprintf("%s: %.0f %% of its memory is used", addr, 100*used/most), "give it more, or shorten the retention")
 		default:
@@ -232,7 +237,8 @@ func doctorRedis(ctx context.Context, url string, say func(level, what, do strin
 		}
 		if get("role") == "master" {
 			if n := get("connected_slaves"); n == "0" {
-				say("warn", addr+": no replica", "a lost server loses all records; with a replica and Config.WaitForReplicas a failover loses none that was acknowledged")
+				say("warn", addr+": no replica", "a lost server loses all records; with a replica and Config.WaitForReplicas a "+
+					"failover loses none that was acknowledged")
 			} else {
 				say("ok", addr+": "+n+" replicas", "")
 			}
@@ -245,7 +251,8 @@ func doctorRedis(ctx context.Context, url string, say func(level, what, do strin
 var settings = map[sqlstore.Dialect][]struct{ query, good, level, do string }{
 	sqlstore.PostgreSQL: {
 		{"SHOW fsync", "on", "bad", "set fsync = on: a crash corrupts the table"},
-		{"SHOW synchronous_commit", "on|remote_apply|remote_write|local", "warn", "with off a crash loses the latest claims and results: what is sent again runs again"},
+		{"SHOW synchronous_commit", "on|remote_apply|remote_write|local", "warn",
+			"with off a crash loses the latest claims and results: what is sent again runs again"},
 		{"SHOW default_transaction_isolation", "read committed|repeatable read|serializable", "bad", "set read committed or stricter"},
 		{"SHOW transaction_read_only", "off", "bad", "this is a standby, or a read-only session: name the primary"},
 	},
@@ -253,7 +260,8 @@ var settings = map[sqlstore.Dialect][]struct{ query, good, level, do string }{
 		{"SELECT @@innodb_flush_log_at_trx_commit", "1", "warn", "with 0 or 2 a crash loses the latest claims and results: set 1"},
 		{"SELECT @@autocommit", "1", "bad", "turn autocommit on: nothing would be committed"},
 		{"SELECT @@read_only", "0|OFF", "bad", "this server is read-only: name the primary"},
-		{"SHOW VARIABLES WHERE Variable_name IN ('tx_isolation', 'transaction_isolation')", "REPEATABLE-READ|READ-COMMITTED|SERIALIZABLE", "bad", "set READ COMMITTED or stricter"},
+		{"SHOW VARIABLES WHERE Variable_name IN ('tx_isolation', 'transaction_isolation')", "REPEATABLE-READ|READ-COMMITTED|SERIALIZABLE",
+			"bad", "set READ COMMITTED or stricter"},
 	},
 	sqlstore.SQLite: {
 		{"PRAGMA journal_mode", "wal", "warn", "set journal_mode=wal, as sqlstore.Open does: else readers wait for writers"},
@@ -298,7 +306,8 @@ func doctorSQL(ctx context.Context, url, table string, say func(level, what, do 
 	case err != nil:
 		say("bad", err.Error(), "make the table, or bring it up to date: store.Migrate, or what sqlstore.Schema returns")
 	case expired >= manyExpired:
-		say("warn", fmt.Sprintf("%d or more expired records are not purged", expired), "go store.PurgeEvery(ctx, 10*time.Minute), in every process; idem purge does it once")
+		say("warn", fmt.Sprintf("%d or more expired records are not purged", expired),
+			"go store.PurgeEvery(ctx, 10*time.Minute), in every process; idem purge does it once")
 	default:
 		say("ok", fmt.Sprintf("the table is there, with %d expired records", expired), "")
 	}
@@ -311,7 +320,8 @@ const manyExpired = 100_000
 // those who read times.
 func doctorClock(ctx context.Context, db *sql.DB, dialect sqlstore.Dialect, say func(level, what, do string)) error {
 	query := map[sqlstore.Dialect]string{
-		sqlstore.PostgreSQL: "SELECT EXTRACT(EPOCH FROM clock_timestamp())::float8", sqlstore.MySQL: "SELECT UNIX_TIMESTAMP(SYSDATE(6)) + 0e0",
+		sqlstore.PostgreSQL: "SELECT EXTRACT(EPOCH FROM clock_timestamp())::float8",
+		sqlstore.MySQL:      "SELECT UNIX_TIMESTAMP(SYSDATE(6)) + 0e0",
 	}[dialect]
 	if query == "" {
 		return nil
@@ -324,7 +334,8 @@ func doctorClock(ctx context.Context, db *sql.DB, dialect sqlstore.Dialect, say 
 	middle := before.Add(time.Since(before) / 2)
 	off := time.UnixMicro(int64(seconds * 1e6)).Sub(middle).Round(time.Millisecond)
 	if off > time.Second || off < -time.Second {
-		say("warn", fmt.Sprintf("its clock differs from this machine's by %v", off), "leases do not mind; ages in lists are wrong by that: synchronise the clocks")
+		say("warn", fmt.Sprintf("its clock differs from this machine's by %v", off),
+			"leases do not mind; ages in lists are wrong by that: synchronise the clocks")
 		return nil
 	}
 	say("ok", fmt.Sprintf("its clock differs from this machine's by %v", off), "")

@@ -2,12 +2,16 @@
 //
 //	idem -store URL [-service S] [-table T] COMMAND [flags] [argument]
 //
-//	list [-state S] [-user U] [-route R] [-policy P] [-older D] [-limit N | -all] [-from C]   what needs somebody first: abandoned ones, then those that run (Redis has no order)
+//	list [-state S] [-user U] [-route R] [-policy P] [-older D] [-limit N | -all] [-from C]
+//	                                        what needs somebody first: abandoned ones, then those that run (Redis has no order)
 //	count                                   how many there are, by state; from 1,000 on a table says 1,000+
 //	show OPERATION [-body]                  all about one, and what is stored of its response
-//	find -user U [-route R] -key K          the operation of a user under a key that the client has chosen, or of a sender of webhooks under the id of an event
+//	find -user U [-route R] -key K          the operation of a user under a key that the client has chosen, or of a sender of
+//	                                        webhooks under the id of an event
 //	release OPERATION                       let an abandoned one run again, with the next request
-//	settle OPERATION -status N [-body FILE] -retain D   give duplicates this answer, with the Content-Type of FILE's extension; for a task without -status: the value in FILE
+//	settle OPERATION -status N [-body FILE] -retain D
+//	                                        give duplicates this answer, with the Content-Type of FILE's extension; for a task
+//	                                        without -status: the value in FILE
 //	forget OPERATION [-running]             remove the record: the next request is a first one
 //	purge                                   remove the expired records of a table
 //	doctor                                  say what is wrong with the store, and what to do
@@ -19,11 +23,11 @@
 // An operation is named by the digest of its key, as in logs, or by its id. Users are in clear; they are found plain, hashed and
 // marked, and shown as digests without -reveal.
 //
-// The store is redis://, rediss://, unix://, postgres://, mysql:// or sqlite:FILE, as for the example programs. Without -service
-// the operations are those of all services. -prefix is for a service that has a core.Config.LegacyPrefix. IDEM_STORE, IDEM_SERVICE,
-// IDEM_PREFIX and IDEM_TABLE stand in for flags. IDEM_SEAL has the keys of a service that has a core.Config.Seal, in the form of core.ParseSeal:
-// without it, what is sealed is not shown, nothing is settled, and no reason is stored. No flag has them, because anybody can list the arguments of
-// a process.
+// The store is redis://, rediss://, unix://, postgres://, mysql:// or sqlite:FILE, as for the example programs. Without -service the
+// operations are those of all services. -prefix is for a service that has a core.Config.LegacyPrefix. IDEM_STORE, IDEM_SERVICE, IDEM_PREFIX
+// and IDEM_TABLE stand in for flags. IDEM_SEAL has the keys of a service that has a core.Config.Seal, in the form of core.ParseSeal:
+// without it, what is sealed is not shown, nothing is settled, and no reason is stored. No flag has them, because anybody can list the
+// arguments of a process.
 //
 // A command that changes something says what it would do, and does it with -yes. -reason and -actor (by default the
 // system's user and host) become the remark of the record. -json prints an object a line.
@@ -125,6 +129,11 @@ func (c *command) parse(args []string) error {
 	if words, err = c.flags(c.name, words[1:], false); err != nil {
 		return err
 	}
+	return c.check(words)
+}
+
+// check checks what was typed. words are the arguments.
+func (c *command) check(words []string) error {
 	state, _ := store.ParseState(c.state)
 	takesOne := slices.Contains([]string{"show", "release", "settle", "forget"}, c.name)
 	switch {

@@ -151,7 +151,8 @@ func TestNight(t *testing.T) {
 			n.stuck = false
 			assert.Equal(t, "201 attempt 2, takeover true", n.charge("k"))
 			assert.Contains(t, n.idem(1, "release", digest, "-yes"), "done")
-			assert.Equal(t, "attempt 2, takeover true", strings.TrimSpace(strings.SplitN(n.idem(0, "find", "-user", "alice", "-route", "POST /charges", "-key", "k", "-body"), "\n\n", 2)[1]))
+			assert.Equal(t, "attempt 2, takeover true", strings.TrimSpace(
+				strings.SplitN(n.idem(0, "find", "-user", "alice", "-route", "POST /charges", "-key", "k", "-body"), "\n\n", 2)[1]))
 			assert.NotContains(t, n.idem(0, "find", "-user", "alice", "-key", "k"), "takeover true")
 			n.idem(1, "find", "-user", "bob", "-key", "k")
 
@@ -199,7 +200,8 @@ func TestNight(t *testing.T) {
 			assert.Equal(t, runs+1, n.runs)
 
 			// A task that runs.
-			task := n.engine.MustTask(core.TaskPolicy{Name: "mail", Record: core.Record{Retention: time.Minute, RememberAbandoned: time.Minute}})
+			task := n.engine.MustTask(core.TaskPolicy{Name: "mail",
+				Record: core.Record{Retention: time.Minute, RememberAbandoned: time.Minute}})
 			_, err := core.Do(t.Context(), task, core.Call{Key: "m"}, func(ctx context.Context) (string, error) {
 				id := core.RunFrom(ctx).ID().String()
 				assert.Contains(t, n.idem(1, "forget", id, "-yes"), "running")
@@ -223,8 +225,10 @@ func TestNight(t *testing.T) {
 			policy := core.SignedEvent()
 			policy.Name, policy.Retention = "stripe", time.Minute
 			hooks := httpidem.New(n.engine.MustGuard(policy))(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
-			hooks.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("POST", "/hooks", nil).WithContext(core.WithCallerEvent(t.Context(), "acme", "evt_1")))
-			assert.Regexp(t, `(?s)state +Done: .*policy +stripe\n.*route +stripe\n`, n.idem(0, "find", "-user", "acme", "-route", "stripe", "-key", "evt_1"))
+			hooks.ServeHTTP(httptest.NewRecorder(),
+				httptest.NewRequest("POST", "/hooks", nil).WithContext(core.WithCallerEvent(t.Context(), "acme", "evt_1")))
+			assert.Regexp(t, `(?s)state +Done: .*policy +stripe\n.*route +stripe\n`,
+				n.idem(0, "find", "-user", "acme", "-route", "stripe", "-key", "evt_1"))
 
 			if name == "redis" {
 				n.idem(2, "purge", "-yes")
@@ -263,7 +267,8 @@ func (n *night) dump() string {
 	require.NoError(n, err)
 	defer client.Close()
 	for cursor, begun := uint64(0), false; !begun || cursor != 0; begun = true {
-		page, err := client.Do(n.Context(), client.B().Scan().Cursor(cursor).Match("idem:"+n.service+":*").Count(1000).Build()).AsScanEntry()
+		page, err := client.Do(n.Context(),
+			client.B().Scan().Cursor(cursor).Match("idem:"+n.service+":*").Count(1000).Build()).AsScanEntry()
 		require.NoError(n, err)
 		cursor = page.Cursor
 		for _, key := range page.Elements {
@@ -288,11 +293,12 @@ func TestSealed(t *testing.T) {
 		task := n.engine.MustTask(core.TaskPolicy{Name: "mail", Record: core.Record{RememberAbandoned: time.Minute}})
 		var card string
 		for i := range 2 {
-			_, err := core.Do(n.Context(), task, core.Call{Key: "m", Fingerprint: "PIN 1234"}, func(ctx context.Context) (_ int, err error) {
-				card, err = core.Step(ctx, "card", func(context.Context) (string, error) { return fmt.Sprint("visa-", i), nil })
-				require.NoError(n, err)
-				return 0, context.Canceled
-			})
+			_, err := core.Do(n.Context(), task, core.Call{Key: "m", Fingerprint: "PIN 1234"},
+				func(ctx context.Context) (_ int, err error) {
+					card, err = core.Step(ctx, "card", func(context.Context) (string, error) { return fmt.Sprint("visa-", i), nil })
+					require.NoError(n, err)
+					return 0, context.Canceled
+				})
 			assert.ErrorIs(n, err, context.Canceled)
 		}
 		assert.Equal(n, "visa-0", card)

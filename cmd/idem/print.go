@@ -57,7 +57,8 @@ type object struct {
 }
 
 func (p *printer) object(op operations.Operation) object {
-	o := object{Digest: op.Digest, ID: op.ID.String(), State: op.State.String(), Expired: op.Expired, Attempt: op.Attempt, Policy: op.Policy, Route: op.Route,
+	o := object{Digest: op.Digest, ID: op.ID.String(), State: op.State.String(), Expired: op.Expired,
+		Attempt: op.Attempt, Policy: op.Policy, Route: op.Route,
 		User: p.user(op.User), Remaining: op.Remaining.Seconds(), Bytes: op.Size, Creator: op.Creator, Remark: op.Remark}
 	if !op.Begun.IsZero() {
 		o.Age = time.Since(op.Begun).Seconds()
@@ -90,7 +91,8 @@ func (p *printer) line(op operations.Operation) error {
 		fmt.Fprintf(p.out, columns, "DIGEST", "STATE", "ATTEMPT", "AGE", "REMAINING", "BYTES", "POLICY", "ROUTE", "USER", "REMARK")
 	}
 	_, err := fmt.Fprintf(p.out, columns, o.Digest, o.State, fmt.Sprint(o.Attempt), op.Age(), operations.Span(op.Remaining),
-		fmt.Sprint(o.Bytes), operations.Printable(o.Policy), operations.Printable(o.Route), operations.Printable(o.User), operations.Printable(o.Remark))
+		fmt.Sprint(o.Bytes), operations.Printable(o.Policy), operations.Printable(o.Route),
+		operations.Printable(o.User), operations.Printable(o.Remark))
 	return err
 }
 
@@ -139,8 +141,8 @@ func (p *printer) show(op operations.Operation, withBody bool) error {
 		begun = op.Begun.Local().Format(time.RFC3339Nano) + ", " + op.Age() + " ago"
 	}
 	rows := [][2]string{
-		{"digest", o.Digest}, {"operation", o.ID}, {"state", op.Explain()}, {"attempt", fmt.Sprint(o.Attempt)}, {"policy", o.Policy}, {"route", o.Route},
-		{"user", o.User}, {"key", o.Key}, {"begun", begun}, {"claimed by", o.Creator}, {"remark", o.Remark},
+		{"digest", o.Digest}, {"operation", o.ID}, {"state", op.Explain()}, {"attempt", fmt.Sprint(o.Attempt)}, {"policy", o.Policy},
+		{"route", o.Route}, {"user", o.User}, {"key", o.Key}, {"begun", begun}, {"claimed by", o.Creator}, {"remark", o.Remark},
 	}
 	if answered {
 		rows = append(rows, [2]string{"status", fmt.Sprint(o.Status)})

@@ -144,7 +144,8 @@ var ErrBodyTooLarge = errors.New("idem: the request body is over the limit")
 
 // ErrBodyConsumed is what [Exchange.ReadBody] returns for a body that an outer middleware has
 // read, and that can't be put together again.
-var ErrBodyConsumed = errors.New("idem: an outer middleware has read the request body; mount the guard outside it, or let it put the body back")
+var ErrBodyConsumed = errors.New(
+	"idem: an outer middleware has read the request body; mount the guard outside it, or let it put the body back")
 
 // ErrUnrendered is in the Err of the event of a run whose handler has reported an error that nothing has rendered, as far as
 // the guard could see. The run has failed.

@@ -293,7 +293,8 @@ func someParts(sku, file string) request {
 	w := multipart.NewWriter(&b)
 	// Writing to a buffer cannot fail, and the boundary is the suite's own.
 	_ = w.SetBoundary("b-1")
-	for _, p := range []adapter.Pair{{Name: "sku", Value: sku}, {Name: "csrf", Value: csrfToken}, {Name: "api-key", Value: "secret"}, {Name: "quantity", Value: "2"}} {
+	for _, p := range []adapter.Pair{{Name: "sku", Value: sku}, {Name: "csrf", Value: csrfToken}, {Name: "api-key", Value: "secret"},
+		{Name: "quantity", Value: "2"}} {
 		_ = w.WriteField(p.Name, p.Value)
 	}
 	part, _ := w.CreateFormFile("file", "cat.png")

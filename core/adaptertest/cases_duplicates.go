@@ -25,7 +25,8 @@ func keyed(keys ...string) request { return request{keys: keys, body: order} }
 var duplicateCases = []testCase{
 	{
 		name: "first and again",
-		why:  "the first answer is the handler's, untouched; a duplicate gets the same status, body and stored fields, and Idempotent-Replayed: true",
+		why: "the first answer is the handler's, untouched; a duplicate gets the same status, body and stored " +
+			"fields, and Idempotent-Replayed: true",
 		steps: []step{
 			ask{anOrder, created, ""},
 			ask{anOrder, replayed, ""},
@@ -73,8 +74,9 @@ var duplicateCases = []testCase{
 		},
 	},
 	{
-		name:   "an error format of the service's own",
-		why:    "one hook replaces the whole answer of a refusal, for services with {code,msg,data}: status, header (in any case) and body; the marks of a refusal stay",
+		name: "an error format of the service's own",
+		why: "one hook replaces the whole answer of a refusal, for services with {code,msg,data}: status, header (in any case) " +
+			"and body; the marks of a refusal stay",
 		policy: clientKey,
 		config: func(c *core.Config) {
 			c.Refuse = func(_ context.Context, r *core.Refusal) *adapter.Response {
@@ -85,20 +87,25 @@ var duplicateCases = []testCase{
 			}
 		},
 		steps: []step{
-			ask{anOrder, want{status: 200, kind: custom, fields: []adapter.Field{field(core.RefusedHeader, "key_missing"), field("Cache-Control", "no-store"), field("X-Method", "POST"), field("Content-Type", "application/json")}}, ""},
+			ask{anOrder, want{status: 200, kind: custom, fields: []adapter.Field{field(core.RefusedHeader, "key_missing"),
+				field("Cache-Control", "no-store"), field("X-Method", "POST"), field("Content-Type", "application/json")}}, ""},
 			ask{keyed("k-1"), created, ""},
 			ask{keyed("k-1"), replayed, ""},
 		},
 	},
 	{
-		name:   "a replay in a form of the protocol's own",
-		why:    "Policy.Replayed replaces the whole answer of a replay: status, header (in any case) and body, whatever its length; the mark stays",
+		name: "a replay in a form of the protocol's own",
+		why: "Policy.Replayed replaces the whole answer of a replay: status, header (in any case) and " +
+			"body, whatever its length; the mark stays",
 		policy: core.Policy{Replayed: remake},
 		steps: []step{
 			ask{anOrder, created, ""},
-			ask{request{body: ` {"quantity":2, "sku":"A-1"}`}, want{status: 200, kind: remade, absent: []string{"Location"}, fields: []adapter.Field{
-				field(core.ReplayedHeader, "true"), field("Content-Type", "application/vnd.replay+json"), field("X-Status", "201")}}, ""},
-			ask{request{body: `{"sku":"A-1",   "quantity":2}`, chunked: true}, want{status: 200, kind: remade, fields: []adapter.Field{field(core.ReplayedHeader, "true")}}, ""},
+			ask{request{body: ` {"quantity":2, "sku":"A-1"}`},
+				want{status: 200, kind: remade, absent: []string{"Location"}, fields: []adapter.Field{
+					field(core.ReplayedHeader, "true"), field("Content-Type", "application/vnd.replay+json"), field("X-Status", "201")}},
+				""},
+			ask{request{body: `{"sku":"A-1",   "quantity":2}`, chunked: true},
+				want{status: 200, kind: remade, fields: []adapter.Field{field(core.ReplayedHeader, "true")}}, ""},
 		},
 	},
 }
@@ -106,7 +113,8 @@ var duplicateCases = []testCase{
 // remake answers with more than was stored, and with what the duplicate has sent.
 func remake(_ context.Context, r *core.Request, stored *core.Response) *core.Response {
 	body := slices.Concat([]byte(`{"replayed":true,"of":`), stored.Body, []byte(`,"for":`), r.Body, []byte("}"))
-	return &core.Response{Status: 200, Header: []core.Field{field("content-type", "application/vnd.replay+json"), field("X-Status", strconv.Itoa(stored.Status))}, Body: body}
+	return &core.Response{Status: 200, Header: []core.Field{field("content-type", "application/vnd.replay+json"),
+		field("X-Status", strconv.Itoa(stored.Status))}, Body: body}
 }
 
 // echoParam answers with what belongs to the request alone.
@@ -129,7 +137,8 @@ var clientKeyCases = []testCase{
 		steps: []step{
 			ask{keyed("k-1", "k-2"), refused(codes.KeyInvalid), ""},
 			ask{keyed("k-1", "k-1"), refused(codes.KeyInvalid), ""},
-			ask{request{body: order, keys: []string{"k-1"}, fields: []adapter.Field{{Name: "idempotency-key", Value: "k-2"}}}, refused(codes.KeyInvalid), ""},
+			ask{request{body: order, keys: []string{"k-1"}, fields: []adapter.Field{{Name: "idempotency-key", Value: "k-2"}}},
+				refused(codes.KeyInvalid), ""},
 			executions(0),
 		},
 	},

@@ -93,7 +93,8 @@ var finishCases = slices.Concat(givenUpCases, shutdownCases, []testCase{
 	},
 	{
 		name: "a run lasts as long as its stream",
-		why:  "the context and the claim of a run whose response is streamed stand until the stream has ended, wherever the framework writes it",
+		why: "the context and the claim of a run whose response is streamed stand until the stream has " +
+			"ended, wherever the framework writes it",
 		handler: func(h *probe, c Call, n int) error {
 			ctx := c.Context()
 			return c.Stream(200, "text/event-stream", func(w io.Writer, flush func()) error {
@@ -122,8 +123,9 @@ var finishCases = slices.Concat(givenUpCases, shutdownCases, []testCase{
 		},
 	},
 	{
-		name:    "a panic after the answer",
-		why:     "client and record tell the same story: the answer that was held back is dropped, and what described it does not describe that of whoever recovers",
+		name: "a panic after the answer",
+		why: "client and record tell the same story: the answer that was held back is dropped, and what described it does " +
+			"not describe that of whoever recovers",
 		app:     App{Outer: []adapter.Field{field("X-Frame-Options", "DENY")}},
 		ownText: true,
 		noBare:  true,
@@ -186,7 +188,8 @@ var finishCases = slices.Concat(givenUpCases, shutdownCases, []testCase{
 			leave{"first"},
 			resume(1),
 			awaitRuns{},
-			ask{anOrder, want{status: 201, kind: answered, body: "paid by card", fields: []adapter.Field{field(core.ReplayedHeader, "true")}}, ""},
+			ask{anOrder,
+				want{status: 201, kind: answered, body: "paid by card", fields: []adapter.Field{field(core.ReplayedHeader, "true")}}, ""},
 			executions(1),
 			observed(core.Completed),
 		},
@@ -252,7 +255,8 @@ func streamForever(h *probe, c Call, n int) error {
 
 // afterPanic: the header is what it was in front of the guard.
 var afterPanic = []step{
-	ask{anOrder, want{status: 500, absent: []string{"Location", "Content-Encoding", "Etag"}, fields: []adapter.Field{field("X-Frame-Options", "DENY")}}, ""},
+	ask{anOrder, want{status: 500, absent: []string{"Location", "Content-Encoding", "Etag"},
+		fields: []adapter.Field{field("X-Frame-Options", "DENY")}}, ""},
 	ask{anOrder, created, ""},
 	ask{anOrder, replayed, ""},
 	observed(core.Released),

@@ -85,7 +85,8 @@ var frontCases = []testCase{
 		after: func(h *probe, a Outcome) {
 			within, cancel := context.WithCancel(a.Context)
 			defer cancel()
-			h.said <- fmt.Sprintf("%s, %v, %v, %v", a.Form("sku"), a.Context.Value(leftKey{}), core.RunFrom(a.Context), context.Cause(within))
+			h.said <- fmt.Sprintf("%s, %v, %v, %v", a.Form("sku"), a.Context.Value(leftKey{}),
+				core.RunFrom(a.Context), context.Cause(within))
 		},
 		steps: []step{
 			ask{form("sku=A-1"), created, ""},

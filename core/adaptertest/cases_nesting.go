@@ -59,8 +59,9 @@ var nestingCases = []testCase{
 		},
 	},
 	{
-		name:    "an inner refusal, passed on",
-		why:     "an answer that has Idempotency-Refused is a failure, by whomever: it is released, also where a 400 would be kept, and the next try runs",
+		name: "an inner refusal, passed on",
+		why: "an answer that has Idempotency-Refused is a failure, by whomever: it is released, also where a " +
+			"400 would be kept, and the next try runs",
 		routes:  twoRoutes,
 		handler: passedOn,
 		loose:   true,
@@ -159,8 +160,9 @@ func hosted(host, target string) request {
 var hostCases = []testCase{
 	{
 		name: "the host",
-		why: "tenants by host: Request.Host is the host that was asked for, in lower case and with the port as sent, on every framework; a target in absolute form overrides " +
-			"the Host field (RFC 9112, section 3.2.2), and HTTP/1.0 need not have one; Header(\"Host\") is the same",
+		why: "tenants by host: Request.Host is the host that was asked for, in lower case and with the port as sent, on every framework; " +
+			"a target in absolute form overrides the Host field (RFC 9112, section 3.2.2), and HTTP/1.0 need not " +
+			"have one; Header(\"Host\") is the same",
 		policy: core.Policy{Key: core.Func(func(r *adapter.Request) (string, error) {
 			first, lines := r.Headers.Header("Host", 0)
 			second, _ := r.Headers.Header("Host", 1)
@@ -188,8 +190,9 @@ func keyOf(clientKey string) want {
 // eventCases: what observers are told.
 var eventCases = []testCase{
 	{
-		name:    "routes in events",
-		why:     "a path holds what tells people apart: events show patterns, or where the guard is mounted, also where it stands in front of the routes and no route has matched",
+		name: "routes in events",
+		why: "a path holds what tells people apart: events show patterns, or where the guard is mounted, also where it stands in " +
+			"front of the routes and no route has matched",
 		global:  true,
 		routes:  []route{{pattern: "/orders/:id/pay"}},
 		handler: echoParam,
@@ -308,15 +311,16 @@ var limitCases = []testCase{
 			ask{request{keys: []string{"k-1"}}, refused(codes.InProgress), ""},
 			resume(1),
 			awaitRuns{},
-			ask{request{keys: []string{"k-1"}}, want{status: 201, kind: answered, fields: []adapter.Field{field(core.ReplayedHeader, "true")}}, ""},
+			ask{request{keys: []string{"k-1"}},
+				want{status: 201, kind: answered, fields: []adapter.Field{field(core.ReplayedHeader, "true")}}, ""},
 			executions(1),
 			observed(core.Completed),
 		},
 	},
 	{
 		name: "a timeout in front of a handler that gives up",
-		why: "who gives up because a timeout in front has ended its context has failed, whoever of the two has answered: the next try runs, " +
-			"and gets no empty replay",
+		why: "who gives up because a timeout in front has ended its context has failed, whoever of the " +
+			"two has answered: the next try runs, and gets no empty replay",
 		needs:   Features{TimeLimit: true, ContextEnds: true},
 		policy:  clientKey,
 		handler: givesUp(func(Call) error { return nil }),

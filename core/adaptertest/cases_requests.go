@@ -66,7 +66,8 @@ var parameterCases = []testCase{
 var requestCases = []testCase{
 	{
 		name: "the body for the handler",
-		why:  "Exchange.ReadBody: the handler can read all of the body that the guard has read, with a length and in chunks, large and small, and can answer it, whatever its bytes",
+		why: "Exchange.ReadBody: the handler can read all of the body that the guard has read, with a length and in chunks, large and " +
+			"small, and can answer it, whatever its bytes",
 		handler: func(h *probe, c Call, n int) error {
 			body, err := c.Body()
 			if err != nil {
@@ -161,9 +162,10 @@ var requestCases = []testCase{
 		},
 	},
 	{
-		name:   "safe methods",
-		why:    "GET, HEAD, OPTIONS, TRACE (RFC 9110, section 9.2.1) and QUERY (RFC 10008) pass untouched",
-		routes: []route{{method: "GET", policy: &clientKey}, {method: "HEAD", policy: &clientKey}, {method: "OPTIONS", policy: &clientKey}, {method: "QUERY", policy: &clientKey}},
+		name: "safe methods",
+		why:  "GET, HEAD, OPTIONS, TRACE (RFC 9110, section 9.2.1) and QUERY (RFC 10008) pass untouched",
+		routes: []route{{method: "GET", policy: &clientKey}, {method: "HEAD", policy: &clientKey}, {method: "OPTIONS", policy: &clientKey},
+			{method: "QUERY", policy: &clientKey}},
 		steps: []step{
 			ask{request{method: "GET"}, want{status: 201, kind: passed}, ""},
 			ask{request{method: "GET"}, want{status: 201, kind: passed}, ""},

@@ -182,7 +182,8 @@ var responseCases = []testCase{
 	{
 		name: "fields of a middleware in front that the handler deletes",
 		why:  "what the handler has taken out of its answer is not in the replay either; a refusal is not the handler's, and has it",
-		app:  App{Outer: []adapter.Field{field("X-Frame-Options", "DENY"), field("X-Powered-By", "us"), field("Content-Type", "text/html")}},
+		app: App{Outer: []adapter.Field{field("X-Frame-Options", "DENY"), field("X-Powered-By", "us"),
+			field("Content-Type", "text/html")}},
 		handler: func(h *probe, c Call, n int) error {
 			c.DelHeader("X-Frame-Options")
 			if n > 1 {
@@ -196,7 +197,8 @@ var responseCases = []testCase{
 			ask{anOrder, want{status: 201, kind: replay, absent: []string{"X-Frame-Options"}}, ""},
 			ask{posted("", "{}"), want{status: 204, absent: []string{"X-Frame-Options", "Content-Type"}}, ""},
 			ask{posted("", "{}"), want{status: 204, kind: replay, absent: []string{"X-Frame-Options", "Content-Type"}}, ""},
-			ask{request{user: "-"}, want{kind: refusal, code: codes.UserMissing, fields: []adapter.Field{field("X-Frame-Options", "DENY")}}, ""},
+			ask{request{user: "-"},
+				want{kind: refusal, code: codes.UserMissing, fields: []adapter.Field{field("X-Frame-Options", "DENY")}}, ""},
 		},
 	},
 	{

@@ -63,8 +63,9 @@ var failureCases = []testCase{
 		steps:   failures,
 	},
 	{
-		name:    "a framework's error",
-		why:     "an error that the handler returns is stored as the framework renders it, which happens after the middleware chain; a failure is released",
+		name: "a framework's error",
+		why: "an error that the handler returns is stored as the framework renders it, which happens after the " +
+			"middleware chain; a failure is released",
 		needs:   Features{NativeErrors: true},
 		ownText: true,
 		policy:  core.ClientKey(),
@@ -72,8 +73,9 @@ var failureCases = []testCase{
 		steps:   failures,
 	},
 	{
-		name:    "a refusal that the handler reports",
-		why:     "a handler that calls core.Do, or a store, returns what refuses it: the client gets it as from a guard, and it is no result",
+		name: "a refusal that the handler reports",
+		why: "a handler that calls core.Do, or a store, returns what refuses it: the client gets " +
+			"it as from a guard, and it is no result",
 		noBare:  true,
 		handler: firstRefused,
 		steps: []step{
@@ -101,8 +103,9 @@ var failureCases = []testCase{
 		steps:   inPlace,
 	},
 	{
-		name:    "an error rendered further out",
-		why:     "what a middleware further out renders of an error is what is stored, unless it is a failure; the error reaches it, and is rendered once",
+		name: "an error rendered further out",
+		why: "what a middleware further out renders of an error is what is stored, unless it is a failure; the " +
+			"error reaches it, and is rendered once",
 		needs:   Features{OuterErrors: true},
 		app:     App{Errors: true},
 		policy:  core.ClientKey(),
@@ -110,8 +113,9 @@ var failureCases = []testCase{
 		steps:   failures,
 	},
 	{
-		name:   "an error rendered further out, unseen",
-		why:    "without Finish an error may be rendered at the guard and stored, or be a failure that is released; but a duplicate never gets another answer than the first",
+		name: "an error rendered further out, unseen",
+		why: "without Finish an error may be rendered at the guard and stored, or be a failure that is released; but a duplicate " +
+			"never gets another answer than the first",
 		needs:  Features{OuterErrors: true},
 		app:    App{Errors: true, WithoutFinish: true},
 		loose:  true,
@@ -179,7 +183,8 @@ func begunAndRefused(h *probe, c Call, n int) error {
 }
 
 var inPlace = []step{
-	ask{anOrder, want{status: 409, absent: []string{"Content-Encoding", "Etag"}, fields: append(reported.fields, field("X-Frame-Options", "DENY"))}, ""},
+	ask{anOrder, want{status: 409, absent: []string{"Content-Encoding", "Etag"},
+		fields: append(reported.fields, field("X-Frame-Options", "DENY"))}, ""},
 	ask{anOrder, created, ""},
 	ask{anOrder, replayed, ""},
 }
@@ -211,7 +216,8 @@ func charges(h *probe, c Call, n int) error {
 	if err := errors.Join(err, derr); err != nil {
 		h.s.Errorf("a step in the handler: %v", err)
 	}
-	return c.Blob([]int{502, 201}[n-1], "text/plain", fmt.Appendf(nil, "attempt %d, charged %t, under the same key %t", c.Run().Attempt(), ran, charge == key))
+	return c.Blob([]int{502, 201}[n-1], "text/plain",
+		fmt.Appendf(nil, "attempt %d, charged %t, under the same key %t", c.Run().Attempt(), ran, charge == key))
 }
 
 var ok = want{status: 200}
@@ -230,8 +236,9 @@ var runCases = []testCase{
 		},
 	},
 	{
-		name:    "steps in the handler",
-		why:     "what a step has done in an attempt that failed is not done again, and calls downstream have the same keys, with the context and the run as each framework hands them on",
+		name: "steps in the handler",
+		why: "what a step has done in an attempt that failed is not done again, and calls downstream have the same keys, with the " +
+			"context and the run as each framework hands them on",
 		handler: charges,
 		noBare:  true,
 		config: func(c *core.Config) {
@@ -244,9 +251,10 @@ var runCases = []testCase{
 		},
 	},
 	{
-		name:   "no run in the handler",
-		why:    "a handler that runs without a claim must not be told of one, but why the guard has let the request pass",
-		routes: []route{{method: "GET", policy: new(core.Policy)}, {pattern: "/open", unguarded: true}, {policy: &core.Policy{Key: core.Header(core.Optional)}}},
+		name: "no run in the handler",
+		why:  "a handler that runs without a claim must not be told of one, but why the guard has let the request pass",
+		routes: []route{{method: "GET", policy: new(core.Policy)}, {pattern: "/open", unguarded: true},
+			{policy: &core.Policy{Key: core.Header(core.Optional)}}},
 		handler: func(h *probe, c Call, n int) error {
 			why := codes.NoRun
 			if n == 3 {
@@ -290,8 +298,9 @@ var runCases = []testCase{
 
 // halfClosed is a client that sends its request and closes its side.
 var halfClosed = testCase{
-	name:    "a half-closed connection",
-	why:     "RFC 9112, section 9.6: a client may close its side after its last request, and still gets the answer; to net/http it has left",
+	name: "a half-closed connection",
+	why: "RFC 9112, section 9.6: a client may close its side after its last request, and still " +
+		"gets the answer; to net/http it has left",
 	handler: held,
 	steps: []step{
 		begin{"first", anOrder},

@@ -28,9 +28,11 @@ var tokenCases = slices.Concat(issueCases, useCases)
 // issueCases: how a token is had.
 var issueCases = []testCase{
 	{
-		name:   "a token is issued",
-		why:    "a token is new each time and for its user only: no cache may keep it (RFC 9111, section 5.2.2.5); and to issue one writes nothing anywhere",
-		routes: append(slices.Clone(shop), route{method: "HEAD", pattern: "/tokens", issues: &checkout}, route{pattern: "/tokens", issues: &checkout}),
+		name: "a token is issued",
+		why: "a token is new each time and for its user only: no cache may keep it (RFC 9111, section 5.2.2.5); " +
+			"and to issue one writes nothing anywhere",
+		routes: append(slices.Clone(shop), route{method: "HEAD", pattern: "/tokens", issues: &checkout},
+			route{pattern: "/tokens", issues: &checkout}),
 		steps: []step{
 			issueToken{as: "a"},
 			issueToken{as: "b"},
@@ -44,8 +46,9 @@ var issueCases = []testCase{
 		},
 	},
 	{
-		name:    "a page with a token",
-		why:     "a handler that renders a form gets the token as a value, of the caller whose request it answers, and the form brings it back",
+		name: "a page with a token",
+		why: "a handler that renders a form gets the token as a value, of the caller whose request " +
+			"it answers, and the form brings it back",
 		routes:  []route{{policy: &checkout}, {method: "GET", policy: &checkout}, {method: "GET", pattern: "/checkout", unguarded: true}},
 		handler: checkoutPage,
 		noBare:  true,
@@ -128,8 +131,9 @@ var issueCases = []testCase{
 		},
 	},
 	{
-		name:    "tokens under an error middleware",
-		why:     "who renders errors has none to render when a token is issued or refused; what he renders for the handler is a failure, and gives the token back",
+		name: "tokens under an error middleware",
+		why: "who renders errors has none to render when a token is issued or refused; what he renders for the handler " +
+			"is a failure, and gives the token back",
 		needs:   Features{OuterErrors: true},
 		app:     App{Errors: true},
 		routes:  shop,
@@ -170,8 +174,9 @@ func as(login string, r request) request {
 // useCases: what a token is good for.
 var useCases = []testCase{
 	{
-		name:   "a token in a form",
-		why:    "a page needs no check: the token is a field of its form, which does not count as a parameter, wherever the token comes from",
+		name: "a token in a form",
+		why: "a page needs no check: the token is a field of its form, which does not count as a " +
+			"parameter, wherever the token comes from",
 		routes: shop,
 		steps: []step{
 			issueToken{as: "a"},

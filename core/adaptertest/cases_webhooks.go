@@ -62,7 +62,8 @@ func webhookRoute(pattern, name string, options ...core.EventOption) route {
 }
 
 // acknowledged is for an event that has been dealt with, and has no answer to be replayed.
-var acknowledged = want{status: 200, kind: answered, fields: []adapter.Field{field(core.ReplayedHeader, "true"), field("Content-Length", "0")}}
+var acknowledged = want{status: 200, kind: answered,
+	fields: []adapter.Field{field(core.ReplayedHeader, "true"), field("Content-Length", "0")}}
 
 // comeAgain is a refusal that a sender of webhooks understands.
 func comeAgain(code codes.Code, after string) want {
@@ -73,8 +74,8 @@ func comeAgain(code codes.Code, after string) want {
 var webhookCases = []testCase{
 	{
 		name: "webhooks",
-		why: "each event runs once, whatever its sender changes and by whatever route it comes; a sender takes each status but 2xx for a failure, and sends for days " +
-			"what gets a 409: 503 with Retry-After while it makes sense to come again, else a 2xx",
+		why: "each event runs once, whatever its sender changes and by whatever route it comes; a sender takes each status but " +
+			"2xx for a failure, and sends for days what gets a 409: 503 with Retry-After while it makes sense to come again, else a 2xx",
 		routes: []route{webhookRoute("/hooks", "stripe"), webhookRoute("/v2/hooks/:tenant", "stripe"), webhookRoute("/other", "other"),
 			webhookRoute("/strict", "strict", core.CompareContent())},
 		handler: receiver,

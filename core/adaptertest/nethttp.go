@@ -48,7 +48,8 @@ func NetHTTP(name string, a NetHTTPAdapter) Harness {
 	return Harness{
 		Name:  name,
 		Start: func(tb testing.TB, app App) string { return startNetHTTP(tb, app, a) },
-		Features: Features{EarlyHints: true, Flush: true, ContextEnds: true, OuterBodyLimit: true, BodyStreams: true, Counts: a.Finish != nil, TimeLimit: true, Prefixes: true, HTTP2: true,
+		Features: Features{EarlyHints: true, Flush: true, ContextEnds: true, OuterBodyLimit: true, BodyStreams: true,
+			Counts: a.Finish != nil, TimeLimit: true, Prefixes: true, HTTP2: true,
 			Front: []Front{FormReader, JSONBinder, Peeker, PutterBack, Decompressor, Limiter}},
 	}
 }

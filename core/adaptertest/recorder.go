@@ -45,7 +45,8 @@ func newRecorder() (*recorder, error) {
 // Capabilities implements store.Store. The suite meets with the same answers as an engine that recalls does.
 func (l *recorder) Capabilities() store.Capabilities {
 	can := l.inner.Capabilities()
-	return store.Capabilities{Watch: can.Watch, Recall: l.recall, RecallFor: l, Checkpoint: can.Checkpoint, Fail: l.fail, Outlive: l.outlive, InProcess: true}
+	return store.Capabilities{Watch: can.Watch, Recall: l.recall, RecallFor: l, Checkpoint: can.Checkpoint,
+		Fail: l.fail, Outlive: l.outlive, InProcess: true}
 }
 
 func (l *recorder) enter(owner store.Owner, open bool, format string, args ...any) {
@@ -136,7 +137,8 @@ func (l *recorder) Abandon(ctx context.Context, key string, owner store.Owner) e
 }
 
 func (l *recorder) fail(ctx context.Context, key string, owner store.Owner, goesOn bool) error {
-	return l.finish(fmt.Sprint("fail, goes on: ", goesOn), key, owner, func() error { return l.inner.Capabilities().Fail(ctx, key, owner, goesOn) })
+	return l.finish(fmt.Sprint("fail, goes on: ", goesOn), key, owner,
+		func() error { return l.inner.Capabilities().Fail(ctx, key, owner, goesOn) })
 }
 
 func (l *recorder) finish(operation, key string, owner store.Owner, do func() error) error {

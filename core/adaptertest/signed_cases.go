@@ -21,13 +21,14 @@ import (
 // guardedGroups are services with a verifier and a guard, each with one case: what can go wrong only between the two.
 var guardedGroups = func() (groups []attackGroup) {
 	for _, c := range slices.Concat(behindCases, outsideCases, wireCases) {
-		groups = append(groups, attackGroup{name: c.name, needs: c.needs, attacks: []attack{{why: c.why, do: c.check}}, change: func(s *service) {
-			policy := core.ClientKey()
-			s.pattern, s.policy = "/orders/:id", &policy
-			if c.change != nil {
-				c.change(s)
-			}
-		}})
+		groups = append(groups,
+			attackGroup{name: c.name, needs: c.needs, attacks: []attack{{why: c.why, do: c.check}}, change: func(s *service) {
+				policy := core.ClientKey()
+				s.pattern, s.policy = "/orders/:id", &policy
+				if c.change != nil {
+					c.change(s)
+				}
+			}})
 	}
 	return groups
 }()
@@ -130,7 +131,8 @@ func (p *attackRun) claims(n int) {
 var behindCases = []guardedCase{
 	{
 		name: "tried again, and sent again",
-		why:  "a nonce is for one message, an Idempotency-Key for one operation: a client signs each try anew and gets the first answer; the same bytes again are an attack",
+		why: "a nonce is for one message, an Idempotency-Key for one operation: a client signs each try anew and gets the first " +
+			"answer; the same bytes again are an attack",
 		check: func(p *attackRun) {
 			first := p.runs(1, purchase)
 			p.replays(first, purchase)
@@ -156,7 +158,8 @@ var behindCases = []guardedCase{
 	},
 	{
 		name: "refused by the guard",
-		why:  "422 key_reused, also if it is well signed: the guard sees the bytes that were verified; a required key that is missing is 400 of the guard's",
+		why: "422 key_reused, also if it is well signed: the guard sees the bytes that were verified; a required key " +
+			"that is missing is 400 of the guard's",
 		check: func(p *attackRun) {
 			first := p.runs(1, purchase)
 			p.guardRefuses(422, codes.KeyReused, purchase.with(body(`{"sku":"A-2"}`)))
@@ -168,7 +171,8 @@ var behindCases = []guardedCase{
 		name: "what the handler sees",
 		why:  "behind both of them the whole body is there to be read, and who has signed stands in the context",
 		check: func(p *attackRun) {
-			for i, text := range []string{"", "x", purchaseBody, strings.Repeat("0123456789", 7_000), strings.Repeat("0123456789", 100_000)} {
+			for i, text := range []string{"", "x", purchaseBody, strings.Repeat("0123456789", 7_000),
+				strings.Repeat("0123456789", 100_000)} {
 				r := purchase.with(body(text))
 				p.runs(2*i+1, r.with(clientKeyed(fmt.Sprint("length-", i))))
 				p.runs(2*i+2, r.with(clientKeyed(fmt.Sprint("chunks-", i))).then(inChunks()))
@@ -184,7 +188,8 @@ var behindCases = []guardedCase{
 		},
 		check: func(p *attackRun) {
 			p.refuses(sign.ReasonBadSignature, byForger)
-			for _, r := range []request{{media: "application/json", body: order}, form("sku=A-1&quantity=2"), upload("", "b1", "cat.png", "meow")} {
+			for _, r := range []request{{media: "application/json", body: order}, form("sku=A-1&quantity=2"),
+				upload("", "b1", "cat.png", "meow")} {
 				s := p.post(purchase.with(set("Content-Type", r.media), body(r.body)))
 				if s.status != 201 || string(s.body) != "1: A-1 times 2" {
 					p.problem("%s: the handler has answered %v", r.media, s.reply)
@@ -208,7 +213,8 @@ var behindCases = []guardedCase{
 		change: func(s *service) {
 			s.sign.BodyLimit = 1000
 			s.app.Outer = []adapter.Field{
-				{Name: "Content-Type", Value: "text/html"}, {Name: "Content-Length", Value: "3"}, {Name: "Cache-Control", Value: "public"}, {Name: "X-Outer", Value: "1"},
+				{Name: "Content-Type", Value: "text/html"}, {Name: "Content-Length", Value: "3"},
+				{Name: "Cache-Control", Value: "public"}, {Name: "X-Outer", Value: "1"},
 			}
 		},
 		check: func(p *attackRun) {
@@ -225,7 +231,8 @@ var behindCases = []guardedCase{
 	},
 	{
 		name: "two owners, and a key that is changed",
-		why:  "idempotency is scoped by the key's owner: two customers do choose the same key, and neither gets the other's receipt; a retry that is signed with the next key of the same owner is a retry",
+		why: "idempotency is scoped by the key's owner: two customers do choose the same key, and neither gets the other's receipt; " +
+			"a retry that is signed with the next key of the same owner is a retry",
 		check: func(p *attackRun) {
 			first := p.runs(1, purchase)
 			other := p.runs(2, purchase.with(by(bob)))
@@ -246,13 +253,15 @@ var behindCases = []guardedCase{
 	},
 	{
 		name: "a hundred clients at once",
-		why:  "memory that is used again turns into another customer's data: what is pooled for one request must not show in another, nor in what a handler keeps",
+		why: "memory that is used again turns into another customer's data: what is pooled for one request must not show " +
+			"in another, nor in what a handler keeps",
 		check: func(p *attackRun) {
 			const n = 100
 			trials := make([][3]sent, n) // the first one, another try, and the first one's bytes again
 			for i := range trials {
 				// Two signers share each Idempotency-Key, and have bodies of different lengths.
-				r := purchase.with(by([]*signer{demo, bob}[i%2]), clientKeyed(fmt.Sprint("k-", i/2)), body(strings.Repeat(fmt.Sprint(i, ","), 1+i*40)))
+				r := purchase.with(by([]*signer{demo, bob}[i%2]), clientKeyed(fmt.Sprint("k-", i/2)),
+					body(strings.Repeat(fmt.Sprint(i, ","), 1+i*40)))
 				if i%3 == 0 {
 					r = r.then(inChunks())
 				}
@@ -297,7 +306,8 @@ var behindCases = []guardedCase{
 }
 
 // sorted has key id, timestamp, nonce and signature among the parameters, under names that mean nothing to a guard.
-var sorted = sign.Must(sortedparams.New(sortedparams.Config{InParams: true, KeyID: "mch_id", Timestamp: "sent_at", Nonce: "nonce_str", Sign: "sig"}))
+var sorted = sign.Must(
+	sortedparams.New(sortedparams.Config{InParams: true, KeyID: "mch_id", Timestamp: "sent_at", Nonce: "nonce_str", Sign: "sig"}))
 
 // sortedOrder is demo's order by that scheme. Package sign signs it: the suite has a definition of its own of the other schemes only.
 type sortedOrder struct {
@@ -311,7 +321,8 @@ func (o sortedOrder) message() *message {
 		panic(err) // the suite's own
 	}
 	clock := func() time.Time { return noon.Add(-o.age) }
-	if err := sign.Request(r, sign.Must(sign.NewHMACKey(sign.KeyConfig{ID: demo.id}, demo.secret)), sign.RequestOptions{Scheme: sorted, Clock: clock}); err != nil {
+	if err := sign.Request(r, sign.Must(sign.NewHMACKey(sign.KeyConfig{ID: demo.id}, demo.secret)),
+		sign.RequestOptions{Scheme: sorted, Clock: clock}); err != nil {
 		panic(err)
 	}
 	m := &message{method: r.Method, target: r.URL.RequestURI(), signer: demo, sorted: true, lines: []line{{"Host", " " + r.Host}}}
@@ -331,7 +342,8 @@ func outside(s *service) {
 var outsideCases = []guardedCase{
 	{
 		name: "guard outside/a refusal is not kept",
-		why:  "a refusal that is kept for the answer locks out who comes after the forger: the handler was not reached, so the next good try runs",
+		why: "a refusal that is kept for the answer locks out who comes after the forger: the handler was " +
+			"not reached, so the next good try runs",
 		change: func(s *service) {
 			inner := s.policy
 			outside(s)
@@ -410,8 +422,9 @@ var wireCases = []guardedCase{
 		},
 	},
 	{
-		name:   "one connection",
-		why:    "a connection goes on after a refusal, whatever of the body nobody has read; or it is closed. The rest of a body is never taken for a request",
+		name: "one connection",
+		why: "a connection goes on after a refusal, whatever of the body nobody has read; or it is closed. The rest " +
+			"of a body is never taken for a request",
 		change: func(s *service) { s.sign.BodyLimit = 15_000 },
 		check: func(p *attackRun) {
 			long := bodyOf(20_000)

@@ -199,7 +199,8 @@ func (e *signedEnv) handle(c Call) error {
 		a.Problem = "the adapter's own function returns something else than sign.From"
 	}
 	then := v // of which nothing may change when the request is over
-	then.KeyID, then.Owner, then.Nonce, then.Consumed = strings.Clone(v.KeyID), strings.Clone(v.Owner), strings.Clone(v.Nonce), slices.Clone(v.Consumed)
+	then.KeyID, then.Owner, then.Nonce, then.Consumed = strings.Clone(v.KeyID), strings.Clone(v.Owner),
+		strings.Clone(v.Nonce), slices.Clone(v.Consumed)
 	for i, name := range then.Consumed {
 		then.Consumed[i] = strings.Clone(name)
 	}

@@ -67,7 +67,8 @@ func (m *message) base() string {
 	digest := sha256.Sum256(m.body)
 	list := m.value("X-Signed-Headers")
 	lines := []string{
-		"v1", m.value("X-Key-Id"), m.method, host, path, query, m.value("X-Timestamp"), m.value("X-Nonce"), hex.EncodeToString(digest[:]), list,
+		"v1", m.value("X-Key-Id"), m.method, host, path, query, m.value("X-Timestamp"),
+		m.value("X-Nonce"), hex.EncodeToString(digest[:]), list,
 	}
 	if list != "" {
 		for _, name := range strings.Split(list, ";") {

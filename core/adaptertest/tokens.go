@@ -90,7 +90,8 @@ func (i issueToken) do(s *env) {
 }
 
 // tokenAnswer is what an issuer answers.
-var tokenAnswer = want{status: 200, kind: foreign, fields: []adapter.Field{field("Cache-Control", "no-store"), field("Content-Type", "application/json")}}
+var tokenAnswer = want{status: 200, kind: foreign,
+	fields: []adapter.Field{field("Cache-Control", "no-store"), field("Content-Type", "application/json")}}
 
 // getPage asks for a page with a form, and names the token in it.
 type getPage struct {

@@ -22,8 +22,10 @@ var verifierFaults = []fault{
 		before, query, _ := strings.Cut(r.RequestURI, "?")
 		r.RequestURI = path.Clean(before) + "?" + query
 	}, "signatures/paths//transfers/../admin and /admin", "signatures/paths//transfers/ and /transfers"),
-	verifierSees("no query", func(r *http.Request) { r.RequestURI = r.URL.EscapedPath() }, "signatures/a route with a parameter//accounts/7?x=1 and /accounts/7?x=2"),
-	verifierSees("one host for all", func(r *http.Request) { r.Host = "api.example.com" }, "signatures/hosts/another", "signatures/HTTP 2/another :authority"),
+	verifierSees("no query", func(r *http.Request) { r.RequestURI = r.URL.EscapedPath() },
+		"signatures/a route with a parameter//accounts/7?x=1 and /accounts/7?x=2"),
+	verifierSees("one host for all", func(r *http.Request) { r.Host = "api.example.com" }, "signatures/hosts/another",
+		"signatures/HTTP 2/another :authority"),
 	verifierSees("X-HTTP-Method-Override", func(r *http.Request) { r.Method = cmp.Or(r.Header.Get("X-Http-Method-Override"), r.Method) },
 		"signatures/fields that override/X-HTTP-Method-Override to make up for a change"),
 	verifierSees("the first of two lines", func(r *http.Request) {
@@ -35,10 +37,13 @@ var verifierFaults = []fault{
 		body := tee(r).Next(64)
 		r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
 	}, "signatures/bodies/a large one", "signatures/the body's limit/far over it, in chunks"),
-	handlerGets("no body", func(r *http.Request) { r.Body = http.NoBody }, "signatures/bodies/in chunks", "signed and guarded/bound by the framework"),
+	handlerGets("no body", func(r *http.Request) { r.Body = http.NoBody }, "signatures/bodies/in chunks",
+		"signed and guarded/bound by the framework"),
 	handlerGets("a trailer", func(r *http.Request) { r.Trailer = http.Header{theirTrailer: {"1"}} }, "signatures/trailers/one"),
-	handlerKnows("no caller", func(ctx context.Context, v sign.Verified) context.Context { return core.WithCaller(ctx, "") }, "signed and guarded/two owners, and a key that is changed"),
-	handlerKnows("nothing of what is consumed", func(ctx context.Context, v sign.Verified) context.Context { return core.WithCaller(ctx, v.Owner) },
+	handlerKnows("no caller", func(ctx context.Context, v sign.Verified) context.Context { return core.WithCaller(ctx, "") },
+		"signed and guarded/two owners, and a key that is changed"),
+	handlerKnows("nothing of what is consumed",
+		func(ctx context.Context, v sign.Verified) context.Context { return core.WithCaller(ctx, v.Owner) },
 		"signed and guarded/signatures among the parameters"),
 	handlerKnows("another signer", func(ctx context.Context, v sign.Verified) context.Context {
 		v.KeyID = "bob"
@@ -56,11 +61,13 @@ var verifierFaults = []fault{
 	refusals("are run", func(next http.Handler, w http.ResponseWriter, r *http.Request) {
 		next.ServeHTTP(httptest.NewRecorder(), r)
 	}, "signatures/hosts/another"),
-	refusals("are dropped", func(http.Handler, http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, "signatures/hosts/another", "signed and guarded/one connection"),
+	refusals("are dropped", func(http.Handler, http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
+		"signatures/hosts/another", "signed and guarded/one connection"),
 	refusalHeader("has the server's Date", func(h http.Header) { h.Del("Date") }, "signatures/answers/too late"),
 	refusalHeader("has no challenge", func(h http.Header) { h.Del("Www-Authenticate") }, "signatures/hosts/another"),
 	refusalHeader("closes the connection", func(h http.Header) { h.Set("Connection", "close") }, "signed and guarded/one connection"),
-	refusalHeader("has two types", func(h http.Header) { h.Add("Content-Type", "text/plain") }, "signed and guarded/a refusal's own fields"),
+	refusalHeader("has two types", func(h http.Header) { h.Add("Content-Type", "text/plain") },
+		"signed and guarded/a refusal's own fields"),
 }
 
 // verifierSees is the fault that a verifier sees another request than the handler. Nil: there is none.
@@ -96,10 +103,11 @@ func handlerGets(name string, change func(*http.Request), noticed ...string) fau
 }
 
 func handlerKnows(name string, change func(context.Context, sign.Verified) context.Context, noticed ...string) fault {
-	return fault{name: "tells " + name, verifies: true, noticed: noticed, behind: func(next http.Handler, w http.ResponseWriter, r *http.Request) {
-		v, _ := sign.From(r.Context())
-		next.ServeHTTP(w, r.WithContext(change(r.Context(), v)))
-	}}
+	return fault{name: "tells " + name, verifies: true, noticed: noticed,
+		behind: func(next http.Handler, w http.ResponseWriter, r *http.Request) {
+			v, _ := sign.From(r.Context())
+			next.ServeHTTP(w, r.WithContext(change(r.Context(), v)))
+		}}
 }
 
 // refusals is the fault that something else becomes of them.

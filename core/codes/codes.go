@@ -56,34 +56,46 @@ const (
 	Unfinished        Code = "unfinished"         // 503: the handler has given up without an answer
 	StoreNotShared    Code = "store_not_shared"   // 500: several processes, and each has a store of its own
 	GuardConflict     Code = "guard_conflict"     // 500: another guard has claimed the same key for this request
-	NoRun             Code = "no_run"             // 500: the context that a handler has passed on belongs to no run, or to one of another store
+	// 500: the context that a handler has passed on belongs to no run, or to one of another store
+	NoRun Code = "no_run"
 )
 
 var particulars = map[Code]struct {
 	status        int
 	title, detail string
 }{
-	InProgress:        {http.StatusConflict, "Operation in progress", "The same operation is being carried out. Try again later to get its result."},
+	InProgress: {http.StatusConflict, "Operation in progress",
+		"The same operation is being carried out. Try again later to get its result."},
 	Duplicate:         {http.StatusConflict, "Duplicate operation", "This operation has already been carried out."},
 	ResultUnavailable: {http.StatusConflict, "Result unavailable", "This operation has already been run; its response is not available."},
-	Uncertain:         {http.StatusConflict, "Outcome uncertain", "An earlier attempt at this operation did not finish, and it is not known whether it took effect."},
-	KeyReused:         {http.StatusUnprocessableEntity, "Idempotency key reused", "This idempotency key was used with other parameters."},
-	KeyExpired:        {http.StatusGone, "Idempotency key expired", "This idempotency key was used for an operation whose result is no longer kept. A new operation needs a new key."},
-	KeyMissing:        {http.StatusBadRequest, "Idempotency key missing", "This operation needs an idempotency key."},
-	KeyInvalid:        {http.StatusBadRequest, "Idempotency key invalid", "The idempotency key must be sent once, as one string or token of 1 to 255 bytes."},
-	TokenMissing:      {http.StatusBadRequest, "Token missing", "This operation needs a one-shot token."},
-	TokenInvalid:      {http.StatusForbidden, "Token invalid", "The one-shot token was not issued for this caller and this operation."},
-	TokenExpired:      {http.StatusGone, "Token expired", "The one-shot token is too old to be used for the first time. Ask for a new one."},
-	UserMissing:       {http.StatusBadRequest, "User missing", "The request does not say who sends it."},
-	BodyUnreadable:    {http.StatusBadRequest, "Body unreadable", "The request body could not be read to its end."},
-	BodyTooLarge:      {http.StatusRequestEntityTooLarge, "Body too large", "The request body is over the limit."},
-	BodyConsumed:      {http.StatusInternalServerError, "Body consumed", "The service has read the request body before it was protected. Nothing was carried out."},
-	NotAuthorized:     {http.StatusForbidden, "Not authorized", "The stored result may not be shown to this caller."},
-	RateLimited:       {http.StatusTooManyRequests, "Rate limited", "This has been asked for too often. Try again later."},
-	StoreUnavailable:  {http.StatusServiceUnavailable, "Store unavailable", "The operation was not carried out, because it could not be protected against being repeated."},
-	ShuttingDown:      {http.StatusServiceUnavailable, "Shutting down", "The service is shutting down. Try again: another instance will answer."},
-	Unfinished:        {http.StatusServiceUnavailable, "Operation unfinished", "The operation was begun, and given up before it had an answer. Try again."},
-	StoreNotShared:    {http.StatusInternalServerError, "Store not shared", "The service runs as several processes whose stores know nothing of each other. Nothing was carried out."},
-	GuardConflict:     {http.StatusInternalServerError, "Guards in conflict", "Two policies of the service claim the same operation. Nothing was carried out."},
-	NoRun:             {http.StatusInternalServerError, "No run", "The service could not tell to which operation its own call belongs. The call was not carried out."},
+	Uncertain: {http.StatusConflict, "Outcome uncertain",
+		"An earlier attempt at this operation did not finish, and it is not known whether it took effect."},
+	KeyReused: {http.StatusUnprocessableEntity, "Idempotency key reused", "This idempotency key was used with other parameters."},
+	KeyExpired: {http.StatusGone, "Idempotency key expired",
+		"This idempotency key was used for an operation whose result is no longer kept. A new operation needs a new key."},
+	KeyMissing: {http.StatusBadRequest, "Idempotency key missing", "This operation needs an idempotency key."},
+	KeyInvalid: {http.StatusBadRequest, "Idempotency key invalid",
+		"The idempotency key must be sent once, as one string or token of 1 to 255 bytes."},
+	TokenMissing:   {http.StatusBadRequest, "Token missing", "This operation needs a one-shot token."},
+	TokenInvalid:   {http.StatusForbidden, "Token invalid", "The one-shot token was not issued for this caller and this operation."},
+	TokenExpired:   {http.StatusGone, "Token expired", "The one-shot token is too old to be used for the first time. Ask for a new one."},
+	UserMissing:    {http.StatusBadRequest, "User missing", "The request does not say who sends it."},
+	BodyUnreadable: {http.StatusBadRequest, "Body unreadable", "The request body could not be read to its end."},
+	BodyTooLarge:   {http.StatusRequestEntityTooLarge, "Body too large", "The request body is over the limit."},
+	BodyConsumed: {http.StatusInternalServerError, "Body consumed",
+		"The service has read the request body before it was protected. Nothing was carried out."},
+	NotAuthorized: {http.StatusForbidden, "Not authorized", "The stored result may not be shown to this caller."},
+	RateLimited:   {http.StatusTooManyRequests, "Rate limited", "This has been asked for too often. Try again later."},
+	StoreUnavailable: {http.StatusServiceUnavailable, "Store unavailable",
+		"The operation was not carried out, because it could not be protected against being repeated."},
+	ShuttingDown: {http.StatusServiceUnavailable, "Shutting down",
+		"The service is shutting down. Try again: another instance will answer."},
+	Unfinished: {http.StatusServiceUnavailable, "Operation unfinished",
+		"The operation was begun, and given up before it had an answer. Try again."},
+	StoreNotShared: {http.StatusInternalServerError, "Store not shared",
+		"The service runs as several processes whose stores know nothing of each other. Nothing was carried out."},
+	GuardConflict: {http.StatusInternalServerError, "Guards in conflict",
+		"Two policies of the service claim the same operation. Nothing was carried out."},
+	NoRun: {http.StatusInternalServerError, "No run",
+		"The service could not tell to which operation its own call belongs. The call was not carried out."},
 }

@@ -18,7 +18,8 @@ import (
 func TestEachKindIsMeasuredAsItShouldBe(t *testing.T) {
 	orders := measure.Labels{Policy: "orders", Method: "POST", Route: "/orders/:id"}
 	for kind := core.Kind(1); kind <= core.Operated; kind++ {
-		e := core.Event{Kind: kind, Policy: "orders", Route: "POST /orders/:id", Elapsed: time.Minute, Waited: time.Second, Code: codes.InProgress}
+		e := core.Event{Kind: kind, Policy: "orders", Route: "POST /orders/:id", Elapsed: time.Minute,
+			Waited: time.Second, Code: codes.InProgress}
 		want := measure.Measurement{Labels: orders, Outcome: kind.String(), Waited: time.Second}
 		switch kind {
 		case core.Started:

@@ -81,7 +81,16 @@ func appendPart(s string) string { return string(canon.AppendPart(nil, s)) }
 type cursor struct {
 	phase int
 	page  string
-	last  string // the digest, or, without an order, the digests of those of the page that were shown; empty: at the beginning of the page
+	last  string // its digest, or, without an order, the digests of those of the page that were shown; empty: the page's beginning
+}
+
+// unseen returns what of the cursor's page the list has not shown.
+func (c cursor) unseen(page []Operation, ordered bool) []Operation {
+	if ordered {
+		return page[1+slices.IndexFunc(page, func(op Operation) bool { return op.Digest == c.last }):]
+	}
+	shown := digests(c.last)
+	return slices.DeleteFunc(page, func(op Operation) bool { return slices.Contains(shown, op.Digest) })
 }
 
 func (c cursor) String() string {

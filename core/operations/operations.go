@@ -65,8 +65,8 @@ func Of(engine *core.Engine, options Options) (*Operations, error) {
 type Operation struct {
 	// Digest is what logs call the operation's key: 16 hexadecimal digits.
 	Digest string
-	// Record is what the store knows. Its Key may name a user: do not log it. Lookup and LookupKey fill in its Result, or its Unopened if that
-	// can't be opened: see core.ErrSealed.
+	// Record is what the store knows. Its Key may name a user: do not log it. Lookup and LookupKey fill in its Result, or its Unopened if
+	// that can't be opened: see core.ErrSealed.
 	store.Record
 	// Route is the method and route of a request, DO and the name of a task, or the policy of a token or of signed events.
 	Route string
@@ -119,53 +119,47 @@ func (o *Operations) list(ctx context.Context, q Query, brief bool) iter.Seq2[Op
 			yield(Operation{}, err)
 			return
 		}
-		for left := cmp.Or(max(q.Limit, 0), -1); at.phase < len(phases); at = (cursor{phase: at.phase + 1}) {
-			for {
-				page, next, err := o.page(ctx, &q, phases[at.phase], at.page, left, brief)
-				if err != nil {
-					yield(Operation{}, err)
+		for left := cmp.Or(max(q.Limit, 0), -1); at.phase < len(phases); {
+			page, next, err := o.page(ctx, &q, phases[at.phase], at.page, left, brief)
+			if err != nil {
+				yield(Operation{}, err)
+				return
+			}
+			after := cursor{phase: at.phase, page: next}
+			if next == "" {
+				after = cursor{phase: at.phase + 1}
+			}
+			page = at.unseen(page, ordered)
+			for i, op := range page {
+				last, enough := i == len(page)-1, left == 1
+				switch { // this one may be gone when the list goes on
+				case last && after.phase < len(phases):
+					op.Next = after.String()
+				case last: // nothing follows
+				case ordered:
+					op.Next = cursor{at.phase, at.page, op.Digest}.String()
+				case enough: // the page may have another order then
+					shown := at.last
+					for _, op := range page[:i+1] {
+						shown += op.Digest
+					}
+					op.Next = cursor{at.phase, at.page, shown}.String()
+				default:
+					op.Next = at.String()
+				}
+				if !yield(op, nil) || enough {
 					return
 				}
-				if ordered {
-					page = page[1+slices.IndexFunc(page, func(op Operation) bool { return op.Digest == at.last }):]
-				} else {
-					shown := digests(at.last)
-					page = slices.DeleteFunc(page, func(op Operation) bool { return slices.Contains(shown, op.Digest) })
-				}
-				for i, op := range page {
-					last, enough := i == len(page)-1, left == 1
-					switch { // this one may be gone when the list goes on
-					case last && next != "":
-						op.Next = cursor{phase: at.phase, page: next}.String()
-					case last && at.phase+1 < len(phases):
-						op.Next = cursor{phase: at.phase + 1}.String()
-					case last: // nothing follows
-					case ordered:
-						op.Next = cursor{at.phase, at.page, op.Digest}.String()
-					case enough: // the page may have another order then
-						shown := at.last
-						for _, op := range page[:i+1] {
-							shown += op.Digest
-						}
-						op.Next = cursor{at.phase, at.page, shown}.String()
-					default:
-						op.Next = at.String()
-					}
-					if !yield(op, nil) || enough {
-						return
-					}
-					left--
-				}
-				if at = (cursor{phase: at.phase, page: next}); next == "" {
-					break
-				}
+				left--
 			}
+			at = after
 		}
 	}
 }
 
 // page returns a page of operations that q asks for, and the store's cursor of the next one.
-func (o *Operations) page(ctx context.Context, q *Query, states []store.State, from string, left int, brief bool) (page []Operation, next string, err error) {
+func (o *Operations) page(ctx context.Context, q *Query, states []store.State, from string, left int,
+	brief bool) (page []Operation, next string, err error) {
 	if left < 0 {
 		left = 1000
 	}
@@ -199,8 +193,9 @@ func (o *Operations) Lookup(ctx context.Context, text string) (Operation, error)
 	return o.find(ctx, ask)
 }
 
-// LookupKey returns the operation of a user under a key that the client has chosen, or that is the id of a signed event, with its result.
-// route is as in Operation, or empty: any. Of several scopes of the key (core.ScopeKey) it is one. The error is [ErrNotFound] if there is none.
+// LookupKey returns the operation of a user under a key that the client has chosen, or that is the id of a signed event, with its
+// result. route is as in Operation, or empty: any. Of several scopes of the key (core.ScopeKey) it is one. The error is
+// [ErrNotFound] if there is none.
 func (o *Operations) LookupKey(ctx context.Context, user, route, key string) (Operation, error) {
 	return o.find(ctx, store.Query{Prefix: o.engine.Prefix, Limit: 1000, Match: func(stored string) bool {
 		op, ok := o.parse(stored)
@@ -337,7 +332,8 @@ func unsendable(answer *adapter.Response) error {
 	switch {
 	case answer == nil || answer.Status < 200 || answer.Status > 999:
 		return errors.New("idem: an answer has a status from 200 to 999")
-	case len(answer.Body) > 0 && slices.Contains([]int{http.StatusNoContent, http.StatusResetContent, http.StatusNotModified}, answer.Status):
+	case len(answer.Body) > 0 &&
+		slices.Contains([]int{http.StatusNoContent, http.StatusResetContent, http.StatusNotModified}, answer.Status):
 		return fmt.Errorf("idem: an answer with the status %d has no body", answer.Status)
 	}
 	for _, f := range answer.Header {
@@ -357,7 +353,8 @@ func (o *Operations) SettleTask(ctx context.Context, op Operation, value []byte,
 	if !op.Task {
 		fault = errors.New("idem: a request has an answer with a status, and no value")
 	}
-	return o.do(ctx, Action{"settle", op, by}, store.Change{To: store.Done, Result: o.engine.EncodeValue(value), Retention: retention}, fault)
+	return o.do(ctx, Action{"settle", op, by},
+		store.Change{To: store.Done, Result: o.engine.EncodeValue(value), Retention: retention}, fault)
 }
 
 // Forget removes the record of an operation: the next request is a first one, and runs. A running one whose lease has not passed is

@@ -52,7 +52,8 @@ func newService(t *testing.T, c core.Config) *service {
 	var err error
 	s.ops, err = operations.Of(s.engine, operations.Options{})
 	require.NoError(t, err)
-	s.guard = s.engine.MustGuard(core.Policy{Name: "charges", Key: core.Header(core.Required), Record: core.Record{Abandoned: core.Uncertain(nil)}})
+	s.guard = s.engine.MustGuard(core.Policy{Name: "charges", Key: core.Header(core.Required),
+		Record: core.Record{Abandoned: core.Uncertain(nil)}})
 	return s
 }
 
@@ -82,14 +83,16 @@ func (s *service) stuck(key string) operations.Operation {
 	s.log.Reset()
 	status, body := s.charge("alice", key)
 	require.Equal(s, http.StatusConflict, status, body)
-	line := regexp.MustCompile(`msg="idem: refused".* key=([0-9a-f]{16}) operation=([0-9a-f]{32}) .*code=uncertain`).FindStringSubmatch(s.log.String())
+	line := regexp.MustCompile(`msg="idem: refused".* key=([0-9a-f]{16}) operation=([0-9a-f]{32}) .*code=uncertain`).
+		FindStringSubmatch(s.log.String())
 	require.NotNil(s, line, s.log.String())
 	op, err := s.ops.Lookup(s.Context(), line[1])
 	require.NoError(s, err)
 	same, err := s.ops.Lookup(s.Context(), " "+strings.ToUpper(line[2])+"\n")
 	require.NoError(s, err)
 	require.Equal(s, op.ID, same.ID)
-	require.Equal(s, []any{store.Abandoned, "POST /charges", "alice", "charges", line[1]}, []any{op.State, op.Route, op.User, op.Policy, op.Digest})
+	require.Equal(s, []any{store.Abandoned, "POST /charges", "alice", "charges", line[1]},
+		[]any{op.State, op.Route, op.User, op.Policy, op.Digest})
 	return op
 }
 
@@ -100,7 +103,8 @@ func TestExpired(t *testing.T) {
 	require.NoError(t, err)
 	s := newService(t, core.Config{Store: records})
 	s.fails = false
-	s.guard = s.engine.MustGuard(core.Policy{Key: core.Header(core.Required), RefuseExpired: 24 * time.Hour, Record: core.Record{Retention: time.Hour}})
+	s.guard = s.engine.MustGuard(core.Policy{Key: core.Header(core.Required), RefuseExpired: 24 * time.Hour,
+		Record: core.Record{Retention: time.Hour}})
 	s.charge("alice", "k")
 	look := func() operations.Operation {
 		op, err := s.ops.LookupKey(t.Context(), "alice", "", "k")
@@ -115,7 +119,8 @@ func TestExpired(t *testing.T) {
 	assert.Equal(t, http.StatusGone, status)
 	op = look()
 	assert.True(t, op.Expired)
-	assert.Equal(t, "Done, and its result is no longer kept: requests with its key are refused for 23 h, whatever their parameters.", op.Explain())
+	assert.Equal(t, "Done, and its result is no longer kept: requests with its key are refused for 23 h, whatever their parameters.",
+		op.Explain())
 	_, answered := s.ops.Answer(op)
 	assert.False(t, answered)
 	assert.Error(t, s.ops.Release(t.Context(), op, by))
@@ -148,7 +153,8 @@ func TestRelease(t *testing.T) {
 func TestSettle(t *testing.T) {
 	s := newService(t, core.Config{})
 	op := s.stuck("k")
-	answer := &core.Response{Status: 402, Header: []core.Field{{Name: "content-type", Value: "text/plain"}}, Body: []byte("the card was declined")}
+	answer := &core.Response{Status: 402, Header: []core.Field{{Name: "content-type", Value: "text/plain"}},
+		Body: []byte("the card was declined")}
 	require.NoError(t, s.ops.Settle(t.Context(), op, answer, time.Hour, by))
 	status, body := s.charge("alice", "k")
 	assert.Equal(t, 402, status)
@@ -159,7 +165,8 @@ func TestSettle(t *testing.T) {
 	require.NoError(t, err)
 	stored, ok := s.ops.Answer(op)
 	require.True(t, ok)
-	assert.Equal(t, core.Response{Status: 402, Header: []core.Field{{Name: "Content-Type", Value: "text/plain"}}, Body: []byte("the card was declined")}, stored)
+	assert.Equal(t, core.Response{Status: 402, Header: []core.Field{{Name: "Content-Type", Value: "text/plain"}},
+		Body: []byte("the card was declined")}, stored)
 	assert.Equal(t, "settle by ana: the bank knows nothing of it", op.Remark)
 
 	assert.ErrorIs(t, s.ops.Forget(t.Context(), op, false, operations.By{Actor: "ana"}), operations.ErrUnsigned)
@@ -192,7 +199,8 @@ func TestRefusedActions(t *testing.T) {
 	assert.Error(t, s.ops.Settle(t.Context(), op, &core.Response{Status: 1000}, time.Hour, by))
 	for _, unsent := range []core.Response{
 		{Status: 200, Header: []core.Field{{Name: "Content-Type", Value: "text/plain\r\nSet-Cookie: a=b"}}},
-		{Status: 200, Header: []core.Field{{Name: "Content-Type", Value: "text/plain\x00"}}}, {Status: 200, Header: []core.Field{{Name: "X:\nY", Value: "z"}}},
+		{Status: 200, Header: []core.Field{{Name: "Content-Type", Value: "text/plain\x00"}}},
+		{Status: 200, Header: []core.Field{{Name: "X:\nY", Value: "z"}}},
 		{Status: 200, Header: []core.Field{{Value: "of no name"}}},
 		{Status: 204, Body: []byte("b")}, {Status: 205, Body: []byte("b")}, {Status: 304, Body: []byte("b")},
 	} {
@@ -335,7 +343,8 @@ func TestList(t *testing.T) {
 	_, err = shop.engine.Nonces().Use(t.Context(), "demo", "n", time.Hour)
 	require.NoError(t, err)
 	mail := core.MustNew(core.Config{Store: records, Service: "mail"})
-	done, err := core.Do(t.Context(), mail.MustTask(core.TaskPolicy{Name: "mail"}), core.Call{Key: "m", User: strings.Repeat("u", 65)}, func(context.Context) (int, error) { return 1, nil })
+	done, err := core.Do(t.Context(), mail.MustTask(core.TaskPolicy{Name: "mail"}), core.Call{Key: "m", User: strings.Repeat("u", 65)},
+		func(context.Context) (int, error) { return 1, nil })
 	require.NoError(t, err)
 	require.False(t, done.Replayed)
 	shop.fails = false
@@ -383,8 +392,9 @@ func TestList(t *testing.T) {
 	_, err = records.Acquire(t.Context(), "idem:shop:U=M=POST%20/oldK=k", store.Claim{Owner: store.NewOwner(), Lease: time.Hour})
 	require.NoError(t, err)
 	for q, n := range map[*operations.Query]int{
-		{User: "alice"}: 5, {User: "ali"}: 0, {User: strings.Repeat("u", 65)}: 1, {Route: "POST /charges"}: 6, {Route: "DO mail"}: 1, {Policy: "charges"}: 6, {Policy: "mail"}: 1,
-		{States: []store.State{store.Done}}: 2, {States: []store.State{store.Running}}: 1, {OlderThan: time.Hour}: 0,
+		{User: "alice"}: 5, {User: "ali"}: 0, {User: strings.Repeat("u", 65)}: 1, {Route: "POST /charges"}: 6, {Route: "DO mail"}: 1,
+		{Policy: "charges"}: 6, {Policy: "mail"}: 1, {States: []store.State{store.Done}}: 2,
+		{States: []store.State{store.Running}}: 1, {OlderThan: time.Hour}: 0,
 	} {
 		found, _ := list(all, *q)
 		assert.Len(t, found, n, "%+v", q)
@@ -413,7 +423,8 @@ func TestList(t *testing.T) {
 	op, err := all.LookupKey(t.Context(), strings.Repeat("u", 65), "", "m")
 	require.NoError(t, err)
 	assert.Equal(t, "DO mail", op.Route)
-	for _, other := range [][3]string{{"bob", "", "m"}, {"bob", "POST /charges", "don"}, {"bob", "POST /charges", ""}, {"bob", "POST /other", "done"}, {"alice", "", "done"}} {
+	for _, other := range [][3]string{{"bob", "", "m"}, {"bob", "POST /charges", "don"}, {"bob", "POST /charges", ""},
+		{"bob", "POST /other", "done"}, {"alice", "", "done"}} {
 		_, err = shop.ops.LookupKey(t.Context(), other[0], other[1], other[2])
 		assert.ErrorIs(t, err, operations.ErrNotFound, other)
 	}
@@ -427,8 +438,9 @@ func TestUsers(t *testing.T) {
 		header string
 		caller string
 	}{
-		"plain":         {header("X-User"), "X-User", ""},
-		"like a mark":   {core.UserFunc(func(*core.Request) (core.User, error) { return core.User{ID: "1#ada lovelace"}, nil }), "X-User", ""},
+		"plain": {header("X-User"), "X-User", ""},
+		"like a mark": {core.UserFunc(func(*core.Request) (core.User, error) { return core.User{ID: "1#ada lovelace"}, nil }),
+			"X-User", ""},
 		"a secret":      {header("X-Api-Key"), "X-Api-Key", ""},
 		"second source": {core.FirstUser(header("X-Other"), header("X-User")), "X-User", ""},
 		"second secret": {core.FirstUser(header("X-Other"), header("X-Api-Key")), "X-Api-Key", ""},
@@ -437,7 +449,8 @@ func TestUsers(t *testing.T) {
 			id, _ := r.Headers.Header("X-User", 0)
 			return core.User{ID: id, Issuer: "https://login.example"}, nil
 		}), "X-User", ""},
-		"of an issuer, to a caller": {core.UserFunc(func(*core.Request) (core.User, error) { return core.User{ID: "ada lovelace", Issuer: "i d"}, nil }), "X-User", "a partner"},
+		"of an issuer, to a caller": {core.UserFunc(
+			func(*core.Request) (core.User, error) { return core.User{ID: "ada lovelace", Issuer: "i d"}, nil }), "X-User", "a partner"},
 	} {
 		e := core.MustNew(core.Config{User: user.source})
 		h := httpidem.New(e.MustGuard(core.Policy{}))(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
@@ -469,7 +482,8 @@ func TestSignedEvents(t *testing.T) {
 	e := core.MustNew(core.Config{})
 	p := core.SignedEvent()
 	p.Name, p.Abandoned = "DO stripe", core.Uncertain(nil)
-	h := httpidem.New(e.MustGuard(p))(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { core.RunFrom(r.Context()).Abandon() }))
+	h := httpidem.New(e.MustGuard(p))(
+		http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { core.RunFrom(r.Context()).Abandon() }))
 	deliver := func() *httptest.ResponseRecorder {
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, httptest.NewRequest("POST", "/hooks", nil).WithContext(core.WithCallerEvent(t.Context(), "acme", "evt 1")))
@@ -489,8 +503,8 @@ func TestSignedEvents(t *testing.T) {
 
 func TestSpan(t *testing.T) {
 	for d, want := range map[time.Duration]string{
-		0: "0 s", 1500 * time.Microsecond: "1 ms", 59 * time.Second: "59 s", 5 * time.Minute: "5 min", 90 * time.Minute: "1 h 30 min", 61 * time.Second: "1 min 1 s",
-		50 * time.Hour: "2 d 2 h", -time.Minute: "-1 min", -50 * time.Hour: "-2 d 2 h",
+		0: "0 s", 1500 * time.Microsecond: "1 ms", 59 * time.Second: "59 s", 5 * time.Minute: "5 min", 90 * time.Minute: "1 h 30 min",
+		61 * time.Second: "1 min 1 s", 50 * time.Hour: "2 d 2 h", -time.Minute: "-1 min", -50 * time.Hour: "-2 d 2 h",
 	} {
 		assert.Equal(t, want, operations.Span(d))
 	}
@@ -547,7 +561,8 @@ func TestListWithoutAnOrder(t *testing.T) {
 	assert.Len(t, found, 30)
 	counts, err := s.ops.Count(t.Context())
 	require.NoError(t, err)
-	assert.Equal(t, []operations.Count{{State: store.Abandoned, N: 30}, {State: store.Running}, {State: store.Free}, {State: store.Done}}, counts)
+	assert.Equal(t, []operations.Count{{State: store.Abandoned, N: 30}, {State: store.Running},
+		{State: store.Free}, {State: store.Done}}, counts)
 	assert.Equal(t, 5, passes.pages, "one pass of seven at a time, whatever their states")
 	for op, err := range s.ops.List(t.Context(), operations.Query{}) {
 		require.NoError(t, err)

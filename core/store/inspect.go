@@ -17,10 +17,10 @@ type Inspector interface {
 	// has passed.
 	Lookup(ctx context.Context, key string) (Record, error)
 
-	// List returns records that q asks for, without their results, and the cursor of those that follow. The first cursor
-	// is empty; an empty next ends the list. A page has about q.Limit records. It may have fewer, or none, although
-	// more follow, or some more in a store that can't cut it short. A cursor is text, and is good in any process, at any time, for the same q.
-	// It may contain a stored key. The error is [ErrCursor] for text that is none of the store's cursors.
+	// List returns records that q asks for, without their results, and the cursor of those that follow. The first cursor is empty; an empty
+	// next ends the list. A page has about q.Limit records. It may have fewer, or none, although more follow, or some more in a store that
+	// can't cut it short. A cursor is text, and is good in any process, at any time, for the same q. It may contain a stored key. The error
+	// is [ErrCursor] for text that is none of the store's cursors.
 	//
 	// The store goes on meanwhile: no page makes a call wait for longer than that call takes by itself. A record for
 	// which q asks throughout the list is in it at least once; records that come, change or go meanwhile may be in it or

@@ -121,7 +121,8 @@ type Store interface {
 //		return c
 //	}
 //
-// A type that calls the store with other keys has to change Watch, Checkpoint, Fail and Outlive, too. One whose calls leave the process is not Local.
+// A type that calls the store with other keys has to change Watch, Checkpoint, Fail and Outlive, too. One whose calls leave the
+// process is not Local.
 type Capabilities struct {
 	// Watch tells a waiter that a record has changed. It returns a channel that is closed when the record under key has
 	// been completed, released, abandoned by [Store.Abandon] or taken over. It may also be closed at any time without a

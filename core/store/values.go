@@ -28,8 +28,8 @@ type Claim struct {
 	// Raw, unless it is zero, is a keyed hash of all that Fingerprint is derived from, as it was
 	// sent. It is good within the process only. A store with a [Capabilities].Recall keeps it, others ignore it.
 	Raw uint64
-	// Secret is the name of the secret from which the run derives keys, of up to 64 bytes of text; may be empty. An operation that goes on keeps the
-	// first that was named.
+	// Secret is the name of the secret from which the run derives keys, of up to 64 bytes of text; may be empty. An operation that goes on
+	// keeps the first that was named.
 	Secret string
 	// About is what the record tells people.
 	About

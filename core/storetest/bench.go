@@ -137,7 +137,8 @@ func (s *bench) fresh(b *testing.B, key string, i int) {
 }
 
 func (s *bench) meet(b *testing.B, key string, i int, want store.State) {
-	g, err := s.store.Acquire(b.Context(), key, store.Claim{Owner: benchOwner(i), Fingerprint: digest, Lease: time.Minute, Retention: time.Minute, Takeover: true})
+	g, err := s.store.Acquire(b.Context(), key,
+		store.Claim{Owner: benchOwner(i), Fingerprint: digest, Lease: time.Minute, Retention: time.Minute, Takeover: true})
 	if err != nil || g.State != want || want == store.Done && len(g.Result) != benchResult {
 		b.Errorf("Acquire met with %v and %d bytes, %v; want %v", g.State, len(g.Result), err, want)
 	}

@@ -20,7 +20,8 @@ var cases = slices.Concat(ofCalls, inspections, checkpoints, outliving)
 var ofCalls = []testCase{
 	{
 		name: "it is what it declares",
-		why:  "the engine relies on what a store declares: a store whose records other processes reach is not in-process, and nothing is recalled for another store",
+		why: "the engine relies on what a store declares: a store whose records other processes reach is not in-process, and " +
+			"nothing is recalled for another store",
 		run: func(s *env) {
 			if s.can.InProcess && s.Peer != nil {
 				s.Error("the store declares InProcess, and has a peer in another process")
@@ -38,7 +39,8 @@ var ofCalls = []testCase{
 
 	{
 		name: "a free key is acquired, and its claim keeps everybody out",
-		why:  "no record: a running one is created with attempt 1; while its lease stands it is reported and not changed, even if it belongs to the caller, and even if the caller may take over",
+		why: "no record: a running one is created with attempt 1; while its lease stands it is reported and not changed, even if it " +
+			"belongs to the caller, and even if the caller may take over",
 		run: func(s *env) {
 			c := taking()
 			s.begin("k", c)
@@ -60,7 +62,8 @@ var ofCalls = []testCase{
 	},
 	{
 		name: "keys are exact",
-		why:  "keys are exact bytes: a case-insensitive collation, trimmed blanks, a NUL that ends a string, normal forms, hash tags or formats merge two keys, and one customer gets another's answer",
+		why: "keys are exact bytes: a case-insensitive collation, trimmed blanks, a NUL that ends a string, normal forms, hash tags or " +
+			"formats merge two keys, and one customer gets another's answer",
 		run: func(s *env) {
 			claims := map[string]store.Claim{}
 			for _, key := range awkwardKeys {
@@ -199,7 +202,8 @@ var ofCalls = []testCase{
 
 	{
 		name: "only its owner changes a record",
-		why:  "a release that does not compare the owner deletes the next owner's claim; owners are exact bytes: one that is cut, trimmed, or compared as text or as a number equals another one; what does not exist must not be created",
+		why: "a release that does not compare the owner deletes the next owner's claim; owners are exact bytes: one that is cut, " +
+			"trimmed, or compared as text or as a number equals another one; what does not exist must not be created",
 		run: func(s *env) {
 			for i, owner := range []store.Owner{
 				{15: 1},
@@ -241,7 +245,8 @@ var ofCalls = []testCase{
 	},
 	{
 		name: "a stale owner changes nothing after a takeover, nor after giving up what it took over",
-		why:  "a slow run must not complete, renew or release another's record; a record that was released after a takeover, or abandoned, has no owner: every call of those who had it, and of the zero owner, gets ErrLost",
+		why: "a slow run must not complete, renew or release another's record; a record that was released after a takeover, or " +
+			"abandoned, has no owner: every call of those who had it, and of the zero owner, gets ErrLost",
 		run: func(s *env) {
 			for name, giveUp := range map[string]func(key string, owner store.Owner){"Release": s.release, "Abandon": s.abandon} {
 				for begun, first := range map[string]store.Claim{"lapsed": lapsing(), "abandoned": standing()} {
@@ -354,7 +359,8 @@ var ofCalls = []testCase{
 	},
 	{
 		name: "the attempt counts takeovers",
-		why:  "the attempt is a fencing token: it is higher at each takeover, and reported in every state; and a crash blocks for the lease only, not for as long as a result is kept (24 h)",
+		why: "the attempt is a fencing token: it is higher at each takeover, and reported in every state; and a crash blocks for the " +
+			"lease only, not for as long as a result is kept (24 h)",
 		run: func(s *env) {
 			s.begin("k", lapsing())
 			last := taking()
@@ -374,7 +380,9 @@ var ofCalls = []testCase{
 	},
 	{
 		name: "what a run that gives up leaves can be taken over",
-		why:  "Abandon leaves what a crash leaves, without waiting for the lease; so does a release after a takeover, for starting again at 1 would let fencing tokens go back, and forget that the first run's outcome is uncertain: the next run is a takeover with the next attempt, and only with Takeover and the same fingerprint",
+		why: "Abandon leaves what a crash leaves, without waiting for the lease; so does a release after a takeover, for starting again " +
+			"at 1 would let fencing tokens go back, and forget that the first run's outcome is " +
+			"uncertain: the next run is a takeover with the next attempt, and only with Takeover and the same fingerprint",
 		run: func(s *env) {
 			for key, giveUp := range map[string]func(key string, owner store.Owner){"released": s.release, "abandoned": s.abandon} {
 				c := standing()
@@ -402,7 +410,8 @@ var ofCalls = []testCase{
 	},
 	{
 		name: "what has no owner is remembered for its retention",
-		why:  "the retention of the claim that was released, abandoned or completed counts from then: less forgets an uncertain outcome, more keeps memory; without a retention the next run is the first",
+		why: "the retention of the claim that was released, abandoned or completed counts from then: less forgets an uncertain outcome, " +
+			"more keeps memory; without a retention the next run is the first",
 		run: func(s *env) {
 			complete := func(key string, owner store.Owner) { s.complete(key, owner, nil, 0) }
 			for _, left := range []struct {
@@ -495,7 +504,8 @@ var ofCalls = []testCase{
 	},
 	{
 		name: "a lapsed claim that nobody took is still its owner's",
-		why:  "a pause of the process longer than the lease must not lose the result if no other run has begun; without Takeover the record stays abandoned, however often it is looked at",
+		why: "a pause of the process longer than the lease must not lose the result if no other run has begun; without Takeover the " +
+			"record stays abandoned, however often it is looked at",
 		run: func(s *env) {
 			type end struct {
 				by   func(key string, owner store.Owner)
@@ -512,7 +522,9 @@ var ofCalls = []testCase{
 				ends["failed for good"] = end{func(key string, owner store.Owner) { s.fail(key, owner, false) }, 0}
 			}
 			if s.can.Outlive != nil {
-				ends["completed, and known for longer"] = end{func(key string, owner store.Owner) { s.outlive(key, owner, []byte("late"), long, long) }, store.Done}
+				ends["completed, and known for longer"] = end{func(key string, owner store.Owner) {
+					s.outlive(key, owner, []byte("late"), long, long)
+				}, store.Done}
 			}
 			claims := map[string]store.Claim{}
 			for name := range ends {
@@ -580,7 +592,8 @@ var ofCalls = []testCase{
 	},
 	{
 		name: "spans of any length",
-		why:  "a lease below the clock's resolution must not become zero, which is an error in Redis and for ever elsewhere; one of a century must not overflow 32 bits",
+		why: "a lease below the clock's resolution must not become zero, which is an error in Redis and for ever elsewhere; one " +
+			"of a century must not overflow 32 bits",
 		run: func(s *env) {
 			const century = 100 * 365 * 24 * time.Hour
 			tiny := standing()
@@ -737,7 +750,8 @@ var ofCalls = []testCase{
 	},
 	{
 		name: "completing without retention keeps the attempt of a takeover, and nothing else",
-		why:  "it must not mean for ever, nor block without a result: a success has ended the operation; fencing tokens must not go back, but the next run is no takeover, nothing is uncertain, and any claim gets the free record",
+		why: "it must not mean for ever, nor block without a result: a success has ended the operation; fencing tokens must not go back, " +
+			"but the next run is no takeover, nothing is uncertain, and any claim gets the free record",
 		run: func(s *env) {
 			for i, retention := range []time.Duration{0, -1, -time.Hour} {
 				key := fmt.Sprint("k", i)
@@ -762,7 +776,8 @@ var ofCalls = []testCase{
 	},
 	{
 		name: "a record that was free is so after a release",
-		why:  "a claim that is given back changes nothing but the number; whether an earlier run is uncertain is for the record to know, because a store may release a claim that nobody has seen",
+		why: "a claim that is given back changes nothing but the number; whether an earlier run is uncertain is for the record to know, " +
+			"because a store may release a claim that nobody has seen",
 		run: func(s *env) {
 			free := func(key string, lease time.Duration) store.Claim {
 				s.Helper()
@@ -822,7 +837,8 @@ var ofCalls = []testCase{
 	},
 	{
 		name: "bytes are copied",
-		why:  "frameworks reuse their buffers: a slice that the store keeps turns into another customer's data, and one that it returns may be overwritten",
+		why: "frameworks reuse their buffers: a slice that the store keeps turns into another customer's data, and " +
+			"one that it returns may be overwritten",
 		run: func(s *env) {
 			c := standing()
 			s.begin("k", c)
@@ -839,15 +855,20 @@ var ofCalls = []testCase{
 	// Watching.
 
 	{
-		name:  "a watcher is woken by every end of a run",
-		why:   "a waiter must neither poll in a loop nor sleep on: the answer is there, or one of the waiters must run; also after a takeover, in whose record the run is not the first, and when the lease has passed, for the owner may still end the run",
+		name: "a watcher is woken by every end of a run",
+		why: "a waiter must neither poll in a loop nor sleep on: the answer is there, or one of the waiters must run; also after a " +
+			"takeover, in whose record the run is not the first, and when the lease has passed, for the owner may still end the run",
 		needs: needWatch,
 		run: func(s *env) {
 			ends := map[string]func(key string, c store.Claim) error{
-				"Complete":                   func(key string, c store.Claim) error { return s.Store.Complete(s.Context(), key, c.Owner, nil, long) },
-				"Complete without retention": func(key string, c store.Claim) error { return s.Store.Complete(s.Context(), key, c.Owner, nil, 0) },
-				"Release":                    func(key string, c store.Claim) error { return s.Store.Release(s.Context(), key, c.Owner) },
-				"Abandon":                    func(key string, c store.Claim) error { return s.Store.Abandon(s.Context(), key, c.Owner) },
+				"Complete": func(key string, c store.Claim) error {
+					return s.Store.Complete(s.Context(), key, c.Owner, nil, long)
+				},
+				"Complete without retention": func(key string, c store.Claim) error {
+					return s.Store.Complete(s.Context(), key, c.Owner, nil, 0)
+				},
+				"Release": func(key string, c store.Claim) error { return s.Store.Release(s.Context(), key, c.Owner) },
+				"Abandon": func(key string, c store.Claim) error { return s.Store.Abandon(s.Context(), key, c.Owner) },
 			}
 			if s.can.Outlive != nil {
 				ends["Outlive"] = func(key string, c store.Claim) error {
@@ -1137,8 +1158,9 @@ var ofCalls = []testCase{
 		},
 	},
 	{
-		name:  "a full store reclaims what has passed among what stands",
-		why:   "deadlines move, and records are removed, in any order: a store that misses expired records behind one that stands is full for ever",
+		name: "a full store reclaims what has passed among what stands",
+		why: "deadlines move, and records are removed, in any order: a store that misses expired records " +
+			"behind one that stands is full for ever",
 		needs: needBounds,
 		run: func(s *env) {
 			const many = 2000
@@ -1200,12 +1222,14 @@ var ofCalls = []testCase{
 
 	{
 		name: "histories are linearizable",
-		why:  "each call is one atomic step: the answers of concurrent clients must be possible for a single client, in some order of the calls; a store that looks and writes in two steps fails only when a third caller comes in between",
-		run:  checkHistories,
+		why: "each call is one atomic step: the answers of concurrent clients must be possible for a single client, in some order of the " +
+			"calls; a store that looks and writes in two steps fails only when a third caller comes in between",
+		run: checkHistories,
 	},
 	{
-		name:  "histories are linearizable under faults",
-		why:   "a failed call may have taken effect, once and completely; a successful one has, and a refused one has not: a store that retries by itself must recognise its own first try",
+		name: "histories are linearizable under faults",
+		why: "a failed call may have taken effect, once and completely; a successful one has, and a refused one has not: a store that " +
+			"retries by itself must recognise its own first try",
 		needs: needFaults,
 		run:   checkFaultyHistories,
 	},

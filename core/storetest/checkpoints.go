@@ -11,8 +11,9 @@ import (
 // checkpoints are the cases of store.Capabilities' Checkpoint and Fail, and of Claim.Secret.
 var checkpoints = []testCase{
 	{
-		name:  "the next run of an operation gets its steps",
-		why:   "a step that has finished must not run again: takeovers and retries get all steps, as they were, and from the last Checkpoint only; and the operation was begun when it was",
+		name: "the next run of an operation gets its steps",
+		why: "a step that has finished must not run again: takeovers and retries get all steps, as they were, and from the last " +
+			"Checkpoint only; and the operation was begun when it was",
 		needs: needCheckpoint,
 		run: func(s *env) {
 			every := make([]byte, 256<<10) // the limit, and bytes of all kinds
@@ -54,7 +55,8 @@ var checkpoints = []testCase{
 						next := telling(taking(), "p")
 						g := s.acquire(key, next)
 						if g.State != store.Acquired || g.Attempt != attempt || g.ID != c.ID || !bytes.Equal(g.Steps, steps) {
-							s.Fatalf("%s: attempt %d is %v, attempt %d of %v, with steps of %d bytes; want %v, with %d bytes", name, attempt, g.State, g.Attempt, g.ID, len(g.Steps), c.ID, len(steps))
+							s.Fatalf("%s: attempt %d is %v, attempt %d of %v, with steps of %d bytes; want %v, with %d bytes", name,
+								attempt, g.State, g.Attempt, g.ID, len(g.Steps), c.ID, len(steps))
 						}
 						clear(g.Steps)
 						if again := s.begun(key); !again.Equal(begun) {
@@ -68,8 +70,9 @@ var checkpoints = []testCase{
 		},
 	},
 	{
-		name:  "steps end with their operation",
-		why:   "the next operation must run all its steps: after a result, an operator's answer, a run that is forgotten, other parameters, and without an id by which to tell operations apart",
+		name: "steps end with their operation",
+		why: "the next operation must run all its steps: after a result, an operator's answer, a run that is forgotten, other " +
+			"parameters, and without an id by which to tell operations apart",
 		needs: needCheckpoint,
 		run: func(s *env) {
 			for name, end := range map[string]func(key string, c store.Claim){
@@ -146,14 +149,16 @@ var checkpoints = []testCase{
 				s.begin("settled", c)
 				s.checkpoint("settled", c.Owner, []byte("steps"))
 				s.abandon("settled", c.Owner)
-				s.change("settled", s.lookup("settled", store.Abandoned, 1), store.Change{To: store.Done, Result: []byte("answer"), Retention: long})
+				s.change("settled", s.lookup("settled", store.Abandoned, 1),
+					store.Change{To: store.Done, Result: []byte("answer"), Retention: long})
 				s.done("settled", 1, []byte("answer"))
 			}
 		},
 	},
 	{
-		name:  "a run that fails keeps its operation for any claim",
-		why:   "a retry after a 502 must send the same key downstream: the record is free, so that nobody waits for it or is told that it is uncertain, and remembered for its claim's retention; attempts go on",
+		name: "a run that fails keeps its operation for any claim",
+		why: "a retry after a 502 must send the same key downstream: the record is free, so that nobody waits for it or is told that it " +
+			"is uncertain, and remembered for its claim's retention; attempts go on",
 		needs: needCheckpoint,
 		run: func(s *env) {
 			c := telling(lapsing(), "p")
@@ -195,8 +200,9 @@ var checkpoints = []testCase{
 		},
 	},
 	{
-		name:  "a takeover that fails is still one",
-		why:   "a run before it was never heard of again, and may have taken effect: that is not forgotten by a failure after it, but by a result",
+		name: "a takeover that fails is still one",
+		why: "a run before it was never heard of again, and may have taken effect: that is not forgotten " +
+			"by a failure after it, but by a result",
 		needs: needCheckpoint,
 		run: func(s *env) {
 			c := telling(standing(), "p")
@@ -232,8 +238,9 @@ var checkpoints = []testCase{
 		},
 	},
 	{
-		name:  "an operation keeps its first secret",
-		why:   "a key that was derived before a rotation must be the same after it, for as long as the operation goes on; the next operation has the new secret",
+		name: "an operation keeps its first secret",
+		why: "a key that was derived before a rotation must be the same after it, for as long as the operation goes on; " +
+			"the next operation has the new secret",
 		needs: needCheckpoint,
 		run: func(s *env) {
 			named := func(c store.Claim, secret string) store.Claim {

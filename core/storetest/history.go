@@ -155,8 +155,9 @@ func (c call) after(r keyState) keyState {
 // claimed returns what an Acquire makes of a record, or of none.
 func (c call) claimed(r keyState) keyState {
 	next := keyState{
-		attempt: r.attempt + 1, free: r.isFree(), uncertain: r.isFree() && r.uncertain, kept: r.isFree() && r.kept, id: r.id, steps: r.steps, owner: c.claim.Owner,
-		fingerprint: c.claim.Fingerprint, lease: leaseOf(c.claim.Lease), fleeting: c.claim.Retention <= briefly,
+		attempt: r.attempt + 1, free: r.isFree(), uncertain: r.isFree() && r.uncertain, kept: r.isFree() && r.kept, id: r.id,
+		steps: r.steps, owner: c.claim.Owner, fingerprint: c.claim.Fingerprint, lease: leaseOf(
+			c.claim.Lease), fleeting: c.claim.Retention <= briefly,
 	}
 	if next.id == (store.ID{}) || r.fingerprint != c.claim.Fingerprint {
 		next.id, next.kept, next.steps = c.claim.ID, false, ""
@@ -171,7 +172,8 @@ func (c call) mayAct(r keyState) bool {
 	}
 	running := !r.done && !r.isFree()
 	return r.attempt > 0 && r.attempt == c.expected.Attempt && r.id == c.expected.ID && map[store.State]bool{
-		store.Running: running && r.lease != leasePassed, store.Abandoned: running && r.lease != leaseStands, store.Free: r.isFree(), store.Done: r.done,
+		store.Running: running && r.lease != leasePassed, store.Abandoned: running && r.lease != leaseStands,
+		store.Free: r.isFree(), store.Done: r.done,
 	}[c.expected.State]
 }
 
@@ -224,7 +226,8 @@ func (c call) step(r keyState, a answer) (bool, keyState) {
 			may, r = r.mayBeForgotten(), keyState{}
 		}
 		next := c.claimed(r)
-		return may && g.Attempt == next.attempt && g.Free == (next.free && !next.uncertain) && g.ID == next.id && string(g.Steps) == next.steps && g.Fingerprint == "" && len(g.Result) == 0, next
+		return may && g.Attempt == next.attempt && g.Free == (next.free && !next.uncertain) && g.ID == next.id &&
+			string(g.Steps) == next.steps && g.Fingerprint == "" && len(g.Result) == 0, next
 	}
 	if r.attempt == 0 || g.Attempt != r.attempt || g.ID != r.id || g.Fingerprint != r.fingerprint || string(g.Result) != r.result {
 		return false, r
@@ -280,7 +283,8 @@ func checkHistory(key string, history []porcupine.Operation) error {
 			longest = order
 		}
 	}
-	return fmt.Errorf("the history of %q is not linearizable. At most %d of its calls can be put in order:\n%s", key, len(longest), tell(history, longest))
+	return fmt.Errorf("the history of %q is not linearizable. At most %d of its calls can be put in order:\n%s", key,
+		len(longest), tell(history, longest))
 }
 
 // tell writes a history down, with the place of each call in the order.
@@ -317,9 +321,11 @@ func (c call) String() string {
 		if c.claim.Takeover {
 			takeover = fmt.Sprintf(", takeover of %d", c.claim.Attempt) // 0 is any
 		}
-		return fmt.Sprintf("Acquire by %x of %x, %q for %v and %v%s", c.claim.Owner[:3], c.claim.ID[:3], c.claim.Fingerprint, c.claim.Lease, c.claim.Retention, takeover)
+		return fmt.Sprintf("Acquire by %x of %x, %q for %v and %v%s", c.claim.Owner[:3], c.claim.ID[:3], c.claim.Fingerprint,
+			c.claim.Lease, c.claim.Retention, takeover)
 	case "Change":
-		return fmt.Sprintf("Change of %x, attempt %d, from %v to %v for %v", c.expected.ID[:3], c.expected.Attempt, c.expected.State, c.to, c.retention)
+		return fmt.Sprintf("Change of %x, attempt %d, from %v to %v for %v", c.expected.ID[:3], c.expected.Attempt,
+			c.expected.State, c.to, c.retention)
 	case "Renew":
 		return fmt.Sprintf("Renew by %x for %v", c.owner[:3], c.lease)
 	case "Complete":
@@ -341,7 +347,8 @@ func (a answer) String() string {
 	case g.State == store.Acquired:
 		return fmt.Sprintf("%v, attempt %d of %x, free %t, steps %q", g.State, g.Attempt, g.ID[:3], g.Free, g.Steps)
 	default:
-		return fmt.Sprintf("%v, attempt %d of %x, %q, result %q, %v remain", g.State, g.Attempt, g.ID[:3], g.Fingerprint, g.Result, g.Remaining)
+		return fmt.Sprintf("%v, attempt %d of %x, %q, result %q, %v remain", g.State, g.Attempt,
+			g.ID[:3], g.Fingerprint, g.Result, g.Remaining)
 	}
 }
 
@@ -507,7 +514,8 @@ func (sc *concurrentRun) draw() (key string, c call, number int, ok bool) {
 		}
 	case dice < 50:
 		c.method = "Acquire"
-		c.claim = store.Claim{Owner: store.NewOwner(), About: store.About{ID: store.NewID()}, Fingerprint: claim.Fingerprint, Lease: c.lease, Retention: c.retention, Takeover: rand.IntN(4) > 0}
+		c.claim = store.Claim{Owner: store.NewOwner(), About: store.About{ID: store.NewID()}, Fingerprint: claim.Fingerprint,
+			Lease: c.lease, Retention: c.retention, Takeover: rand.IntN(4) > 0}
 		if sc.disturb != nil {
 			c.claim.Retention = long // see above
 		}

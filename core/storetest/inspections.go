@@ -14,8 +14,9 @@ import (
 // inspections are the cases of store.Inspector.
 var inspections = []testCase{
 	{
-		name:  "a record tells of its operation",
-		why:   "at night somebody has a key and asks: since when, by whom, under which policy, as what operation, in which state, and for how long",
+		name: "a record tells of its operation",
+		why: "at night somebody has a key and asks: since when, by whom, under which policy, as what " +
+			"operation, in which state, and for how long",
 		needs: needInspect,
 		run: func(s *env) {
 			if _, err := s.can.Inspect.Lookup(s.Context(), "k"); !errors.Is(err, store.ErrNoRecord) {
@@ -83,9 +84,11 @@ var inspections = []testCase{
 		why:   "a column in another encoding cuts or refuses what people write, and a claim fails for it",
 		needs: needInspect,
 		run: func(s *env) {
-			for i, note := range []string{"", "a;b\n'\"\\", "caf\u00e9 \U0001F600", strings.Repeat("x", 255), strings.Repeat("\u20ac", 85)} {
+			for i, note := range []string{"", "a;b\n'\"\\", "caf\u00e9 \U0001F600",
+				strings.Repeat("x", 255), strings.Repeat("\u20ac", 85)} {
 				c, key := standing(), fmt.Sprint("k", i)
-				c.About = store.About{ID: store.NewID(), Policy: note, Creator: cmp.Or(note, "somebody"), Remark: note} // a store may know who it is
+				// a store may know who it is
+				c.About = store.About{ID: store.NewID(), Policy: note, Creator: cmp.Or(note, "somebody"), Remark: note}
 				s.begin(key, c)
 				g := s.meet(key, telling(standing(), "duplicate"), store.Running, 1)
 				if s.Encrypts && len(g.Remark) >= min(len(note), 100) && strings.HasPrefix(note, g.Remark) {
@@ -170,8 +173,9 @@ var inspections = []testCase{
 		},
 	},
 	{
-		name:  "what is no cursor is an error of its own",
-		why:   "a cursor comes back from outside: a list that begins elsewhere, or an error like that of a store that is away, misleads the operator",
+		name: "what is no cursor is an error of its own",
+		why: "a cursor comes back from outside: a list that begins elsewhere, or an error like that of a " +
+			"store that is away, misleads the operator",
 		needs: needInspect,
 		run: func(s *env) {
 			s.begin("k", standing())
@@ -232,8 +236,9 @@ var inspections = []testCase{
 		},
 	},
 	{
-		name:  "an operator's release frees for anybody",
-		why:   "a stuck operation must run again when somebody says so, as a takeover: the run before may have taken effect; attempts never go back",
+		name: "an operator's release frees for anybody",
+		why: "a stuck operation must run again when somebody says so, as a takeover: the run before may " +
+			"have taken effect; attempts never go back",
 		needs: needInspect,
 		run: func(s *env) {
 			c := telling(standing(), "p")
@@ -311,8 +316,9 @@ var inspections = []testCase{
 		},
 	},
 	{
-		name:  "a change that comes too late does nothing",
-		why:   "the operator has looked at a run that has moved on meanwhile: releasing or forgetting the one after it would let it run twice",
+		name: "a change that comes too late does nothing",
+		why: "the operator has looked at a run that has moved on meanwhile: releasing or forgetting " +
+			"the one after it would let it run twice",
 		needs: needInspect,
 		run: func(s *env) {
 			late := func(key string, expected store.Record, want error) {
@@ -360,7 +366,8 @@ var inspections = []testCase{
 			c := telling(standing(), "p")
 			s.begin("k", c)
 			r := s.lookup("k", store.Running, 1)
-			for _, bad := range []store.Change{{To: store.Free}, {To: store.Done, Retention: long}, {To: store.Running}, {To: store.Abandoned}, {Remark: "\xff"}} {
+			for _, bad := range []store.Change{{To: store.Free}, {To: store.Done, Retention: long}, {To: store.Running},
+				{To: store.Abandoned}, {Remark: "\xff"}} {
 				if err := s.can.Inspect.Change(s.Context(), "k", r, bad); err == nil || errors.Is(err, store.ErrMovedOn) {
 					s.Fatalf("a change of what runs to %+v: %v", bad, err)
 				}
@@ -395,7 +402,8 @@ var inspections = []testCase{
 				r := s.lookup(key, store.Abandoned, 1)
 				errs := make([]error, 4)
 				together(len(errs), func(i int) {
-					errs[i] = storeOf(i).Capabilities().Inspect.Change(s.Context(), key, r, store.Change{To: store.Done, Result: []byte{byte(i)}, Retention: long})
+					errs[i] = storeOf(i).Capabilities().Inspect.Change(s.Context(), key, r,
+						store.Change{To: store.Done, Result: []byte{byte(i)}, Retention: long})
 				})
 				first := slices.Index(errs, nil)
 				for i, err := range errs {
@@ -464,7 +472,8 @@ func (s *env) told(key string, state store.State, attempt uint64, about store.Ab
 		s.Fatalf("the record under %q is not in the list", key)
 	}
 	listed := list[i]
-	if listed.About != about || listed.State != state || listed.Expired != r.Expired || listed.Attempt != attempt || !listed.Begun.Equal(r.Begun) || listed.Size != r.Size ||
+	if listed.About != about || listed.State != state || listed.Expired != r.Expired || listed.Attempt != attempt ||
+		!listed.Begun.Equal(r.Begun) || listed.Size != r.Size ||
 		listed.Fingerprint != r.Fingerprint || len(listed.Result) > 0 || listed.Remaining <= 0 || listed.Remaining > r.Remaining+tolerance {
 		s.Fatalf("the list tells %+v, and Lookup %+v", listed, r)
 	}

@@ -12,8 +12,9 @@ import (
 // outliving are the cases of store.Capabilities' Outlive.
 var outliving = []testCase{
 	{
-		name:  "a key outlives its result",
-		why:   "a client that comes back after the retention must neither run again nor get what is no longer kept: the key is known without its result, by whatever claim it is asked for, and until an operator forgets it",
+		name: "a key outlives its result",
+		why: "a client that comes back after the retention must neither run again nor get what is no longer kept: the key is known " +
+			"without its result, by whatever claim it is asked for, and until an operator forgets it",
 		needs: needOutlive,
 		run: func(s *env) {
 			for i, result := range [][]byte{[]byte("result"), nil, bytes.Repeat([]byte{0, 'x'}, 40<<10)} {
@@ -68,7 +69,8 @@ var outliving = []testCase{
 					other.Fingerprint = "of other parameters"
 					for _, next := range []store.Claim{standing(), taking(), other, c} {
 						g := s.meet(key, next, store.Done, attempt)
-						if !g.Expired || len(g.Result) > 0 || g.Remaining <= long/2 || g.Remaining > long || g.Fingerprint != digest || g.ID != c.ID {
+						if !g.Expired || len(g.Result) > 0 || g.Remaining <= long/2 || g.Remaining > long ||
+							g.Fingerprint != digest || g.ID != c.ID {
 							s.Fatalf("%q, after the retention: %+v", key, g)
 						}
 						if s.can.Recall != nil {
@@ -90,8 +92,9 @@ var outliving = []testCase{
 		},
 	},
 	{
-		name:  "a key that outlives its result is known for as long as it was said",
-		why:   "keys would pile up for ever, or be forgotten with their results; and nothing of a record may be left to the next one under its key",
+		name: "a key that outlives its result is known for as long as it was said",
+		why: "keys would pile up for ever, or be forgotten with their results; and nothing of a record may " +
+			"be left to the next one under its key",
 		needs: needOutlive,
 		run: func(s *env) {
 			if s.Advance != nil { // what remains is counted from the end of the result, whenever that is removed
@@ -109,7 +112,8 @@ var outliving = []testCase{
 				s.beginsAnew("counted", telling(standing(), "p"), 1, false)
 			}
 			forgotten := store.Record{State: store.Done, Attempt: 1}
-			for name, spans := range map[string][2]time.Duration{"soon": {short, short}, "later": {short, long}, "not yet": {long, short}, "not yet, and then for long": {long, long}} {
+			for name, spans := range map[string][2]time.Duration{"soon": {short, short}, "later": {short, long}, "not yet": {long, short},
+				"not yet, and then for long": {long, long}} {
 				c := telling(standing(), "p")
 				s.begin(name, c)
 				s.outlive(name, c.Owner, []byte(name), spans[0], spans[1])
@@ -148,7 +152,8 @@ var outliving = []testCase{
 			c := telling(standing(), "p") // a lease that would be long
 			s.begin("settled", c)
 			s.abandon("settled", c.Owner)
-			s.change("settled", s.lookup("settled", store.Abandoned, 1), store.Change{To: store.Done, Result: []byte("answer"), Retention: short})
+			s.change("settled", s.lookup("settled", store.Abandoned, 1),
+				store.Change{To: store.Done, Result: []byte("answer"), Retention: short})
 			s.pass(short)
 			s.beginsAnew("settled", telling(standing(), "p"), 1, false)
 		},

@@ -15,8 +15,8 @@ import (
 	"github.com/idem-go/idem/core/store"
 )
 
-// plantedStore is what one process has of a store that the model of histories describes, behind a mutex and at the end of a link. It keeps the contract,
-// unless a fault is planted in it.
+// plantedStore is what one process has of a store that the model of histories describes, behind a mutex and at the end of a link. It keeps
+// the contract, unless a fault is planted in it.
 type plantedStore struct {
 	*plantedRecords
 	process sync.Mutex // of inProcess
@@ -234,7 +234,8 @@ func (s *plantedRecords) makeRoom() error {
 }
 
 func (s *plantedStore) Capabilities() store.Capabilities {
-	can := store.Capabilities{Inspect: plantedInspector{s}, Checkpoint: s.checkpoint, Fail: s.fail, Outlive: s.outlive, Watch: s.watchKey, Recall: s.recallKey, RecallFor: s, Capacity: s.room, Local: true}
+	can := store.Capabilities{Inspect: plantedInspector{s}, Checkpoint: s.checkpoint, Fail: s.fail, Outlive: s.outlive, Watch: s.watchKey,
+		Recall: s.recallKey, RecallFor: s, Capacity: s.room, Local: true}
 	if s.declare != nil {
 		s.declare(&can)
 	}
@@ -276,7 +277,8 @@ func (s *plantedStore) fail(ctx context.Context, key string, owner store.Owner, 
 }
 
 func (s *plantedStore) outlive(ctx context.Context, key string, owner store.Owner, result []byte, retention, known time.Duration) error {
-	_, err := s.call(ctx, visit{method: "Complete", key: key, claim: store.Claim{Owner: owner}, result: result, retention: retention, known: known})
+	_, err := s.call(ctx, visit{method: "Complete", key: key, claim: store.Claim{Owner: owner},
+		result: result, retention: retention, known: known})
 	return err
 }
 
@@ -413,7 +415,8 @@ func (s *plantedRecords) at(key string) *plantedRecord {
 
 // grant is the answer to a claim that meets with r.
 func (r *plantedRecord) grant(now time.Duration) store.Grant {
-	g := store.Grant{State: store.Abandoned, Attempt: r.attempt, ID: r.id, Fingerprint: r.fingerprint, Remark: r.claim.Remark, Result: []byte(r.result), Remaining: r.end - now}
+	g := store.Grant{State: store.Abandoned, Attempt: r.attempt, ID: r.id, Fingerprint: r.fingerprint, Remark: r.claim.Remark,
+		Result: []byte(r.result), Remaining: r.end - now}
 	switch {
 	case r.done && now >= r.end-r.known:
 		g.State, g.Expired, g.Result = store.Done, true, nil
@@ -446,7 +449,8 @@ func (v *visit) decide() {
 		v.grant = r.grant(now)
 		return
 	case v.method == "Acquire":
-		v.grant = store.Grant{State: store.Acquired, Attempt: next.attempt, Free: next.free && !next.uncertain, ID: next.id, Secret: v.claim.Secret, Steps: []byte(next.steps)}
+		v.grant = store.Grant{State: store.Acquired, Attempt: next.attempt, Free: next.free && !next.uncertain, ID: next.id,
+			Secret: v.claim.Secret, Steps: []byte(next.steps)}
 		if next.id == was.id && r.claim.Secret != "" {
 			v.grant.Secret = r.claim.Secret
 		}
@@ -490,12 +494,14 @@ var faults = []struct {
 	cases string // with ; between them
 	plant plant
 }{
-	{"takes over what is running", "a free key is acquired, and its claim keeps everybody out; a renewed lease counts from the renewal", plant{before: func(v *visit) {
-		if v.method == "Acquire" && v.claim.Takeover && v.r != nil && !v.r.done {
-			v.r.lease = v.s.now
-		}
-	}}},
-	{"looks, then acts", "one of many is acquired; one of many takes over; histories are linearizable; one of two operators changes it", plant{twoSteps: true}},
+	{"takes over what is running", "a free key is acquired, and its claim keeps everybody out; a renewed lease counts from the renewal",
+		plant{before: func(v *visit) {
+			if v.method == "Acquire" && v.claim.Takeover && v.r != nil && !v.r.done {
+				v.r.lease = v.s.now
+			}
+		}}},
+	{"looks, then acts", "one of many is acquired; one of many takes over; histories are linearizable; one of two operators changes it",
+		plant{twoSteps: true}},
 	{"locks in the process only", "one of many is acquired", plant{inProcess: true}},
 
 	{"folds keys' case", "keys are exact", plant{rename: strings.ToLower}},
@@ -544,7 +550,8 @@ var faults = []struct {
 
 	{"keeps the lock as long as the result", "the attempt counts takeovers; a lease ends when it is over",
 		plant{before: func(v *visit) { v.claim.Lease += v.claim.Retention }}},
-	{"takes over unasked", "a lapsed claim that nobody took is still its owner's", plant{before: func(v *visit) { v.claim.Takeover = true }}},
+	{"takes over unasked", "a lapsed claim that nobody took is still its owner's",
+		plant{before: func(v *visit) { v.claim.Takeover = true }}},
 	{"takes over with other parameters", "takeover is for the same parameters only", plant{before: func(v *visit) {
 		if v.r != nil && v.claim.Takeover {
 			v.claim.Fingerprint = v.r.fingerprint
@@ -568,12 +575,13 @@ var faults = []struct {
 			delete(v.s.records, v.key)
 		}
 	}}},
-	{"takes what is free for abandoned, and the reverse", `a record that was free is so after a release; what a run that gives up leaves can be taken over;
+	{"takes what is free for abandoned, and the reverse",
+		`a record that was free is so after a release; what a run that gives up leaves can be taken over;
 		completing without retention keeps the attempt of a takeover, and nothing else`, plant{after: func(v *visit) {
-		if v.r != nil && v.r.owner.IsZero() && v.err == nil && v.method != "Acquire" {
-			v.r.free = !v.r.free
-		}
-	}}},
+			if v.r != nil && v.r.owner.IsZero() && v.err == nil && v.method != "Acquire" {
+				v.r.free = !v.r.free
+			}
+		}}},
 	{"begins anew what has failed", "the next run of an operation gets its steps", plant{after: func(v *visit) {
 		if v.method == "Acquire" && v.was != nil && v.grant.Free && v.grant.ID == v.was.id {
 			v.r.begun = v.r.begun.Add(1)
@@ -586,11 +594,12 @@ var faults = []struct {
 	}}},
 	{"does not tell what was free", "completing without retention keeps the attempt of a takeover, and nothing else",
 		plant{after: func(v *visit) { v.grant.Free = false }}},
-	{"remembers what is abandoned until its lease would have passed", "an abandoned run is forgotten when its retention is over", plant{after: func(v *visit) {
-		if v.method == "Abandon" && v.err == nil {
-			v.r.end = v.was.end
-		}
-	}}},
+	{"remembers what is abandoned until its lease would have passed", "an abandoned run is forgotten when its retention is over",
+		plant{after: func(v *visit) {
+			if v.method == "Abandon" && v.err == nil {
+				v.r.end = v.was.end
+			}
+		}}},
 	{"never forgets", `an abandoned record is forgotten after its retention; what has no owner is remembered for its retention;
 		an abandoned run is forgotten when its retention is over; a result is forgotten after its retention; a lease ends when it is over;
 		what has passed is not recalled`, plant{after: func(v *visit) {
@@ -627,18 +636,23 @@ var faults = []struct {
 			v.r.end = v.was.end
 		}
 	}}},
-	{"no retention means for ever", "completing without retention keeps the attempt of a takeover, and nothing else", plant{before: func(v *visit) {
-		if v.retention <= 0 {
-			v.retention = 1000 * long
-		}
-	}}},
-	{"ends results at NUL", "results come back as they were", plant{before: func(v *visit) { v.result, _, _ = bytes.Cut(v.result, []byte{0}) }}},
-	{"keeps results as text", "results come back as they were", plant{before: func(v *visit) { v.result = bytes.ToValidUTF8(v.result, nil) }}},
-	{"cuts results at 64 KiB", "results come back as they were", plant{before: func(v *visit) { v.result = v.result[:min(len(v.result), 1<<16)] }}},
+	{"no retention means for ever", "completing without retention keeps the attempt of a takeover, and nothing else",
+		plant{before: func(v *visit) {
+			if v.retention <= 0 {
+				v.retention = 1000 * long
+			}
+		}}},
+	{"ends results at NUL", "results come back as they were",
+		plant{before: func(v *visit) { v.result, _, _ = bytes.Cut(v.result, []byte{0}) }}},
+	{"keeps results as text", "results come back as they were",
+		plant{before: func(v *visit) { v.result = bytes.ToValidUTF8(v.result, nil) }}},
+	{"cuts results at 64 KiB", "results come back as they were",
+		plant{before: func(v *visit) { v.result = v.result[:min(len(v.result), 1<<16)] }}},
 	{"keeps the caller's bytes", "bytes are copied", keepsBytes(func(result []byte) []byte { return result })},
 	{"hands out its own bytes", "bytes are copied", keepsBytes(bytes.Clone)},
 
-	{"wakes nobody", "a watcher is woken by every end of a run; a watcher is woken by a takeover; a run that fails wakes who waits; all watchers are woken; no wake-up is lost; an operator's change wakes who waits",
+	{"wakes nobody", "a watcher is woken by every end of a run; a watcher is woken by a takeover; a run that fails wakes who waits; all " +
+		"watchers are woken; no wake-up is lost; an operator's change wakes who waits",
 		plant{wake: func([]chan struct{}) {}}},
 	{"wakes one watcher only", "all watchers are woken", plant{wake: func(watchers []chan struct{}) {
 		for _, c := range watchers[:min(1, len(watchers))] {
@@ -652,17 +666,19 @@ var faults = []struct {
 	}}},
 	{"watches nothing for ever", "watching nothing returns at once", plant{watch: func(*plantedRecord, chan struct{}) {}}},
 	{"wakes all the time", "a watch on a quiet run stays quiet", plant{watch: func(_ *plantedRecord, c chan struct{}) { c <- struct{}{} }}},
-	{"needs a goroutine for each watcher, for ever", "a watcher may give up", plant{watch: func(_ *plantedRecord, c chan struct{}) { go func() { <-c }() }}},
+	{"needs a goroutine for each watcher, for ever", "a watcher may give up",
+		plant{watch: func(_ *plantedRecord, c chan struct{}) { go func() { <-c }() }}},
 	{"one watcher gives up for all", "a watcher may give up", plant{stop: func(s *plantedRecords, _ chan struct{}) { clear(s.watchers) }}},
 	{"panics at a second stop", "a watcher may give up", plant{stop: func(_ *plantedRecords, c chan struct{}) { close(c) }}},
 	{"hands out no stop", "a watcher may give up", plant{noStop: true}},
 
 	{"recalls what is not finished", "what is finished is recalled; what was taken over is recalled as its last run's",
 		plant{recall: func(*plantedRecord, *uint64) bool { return true }}},
-	{"recalls the first claim", "what was taken over is recalled as its last run's", plant{recall: func(r *plantedRecord, raw *uint64) bool {
-		*raw = 7
-		return r.done
-	}}},
+	{"recalls the first claim", "what was taken over is recalled as its last run's",
+		plant{recall: func(r *plantedRecord, raw *uint64) bool {
+			*raw = 7
+			return r.done
+		}}},
 	{"recalls for nobody", "it is what it declares", plant{declare: func(can *store.Capabilities) { can.RecallFor = nil }}},
 	{"calls its own what others reach", "it is what it declares", plant{declare: func(can *store.Capabilities) { can.InProcess = true }}},
 	{"declares more room than it has", "a full store refuses", plant{declare: func(can *store.Capabilities) { can.Capacity++ }}},
@@ -693,7 +709,8 @@ var faults = []struct {
 			v.r.id = v.was.id
 		}
 	}}},
-	{"cuts notes at 100 bytes", "notes are text of any kind", plant{before: func(v *visit) { v.claim.Remark = v.claim.Remark[:min(len(v.claim.Remark), 100)] }}},
+	{"cuts notes at 100 bytes", "notes are text of any kind",
+		plant{before: func(v *visit) { v.claim.Remark = v.claim.Remark[:min(len(v.claim.Remark), 100)] }}},
 	{"tells duplicates of no remark", "notes are text of any kind", plant{after: func(v *visit) { v.grant.Remark = "" }}},
 	{"lists from 1 on", "a list has each record", plant{list: func(q *store.Query) { q.Prefix = max(q.Prefix, "1") }}},
 	{"begins anew", "what is no cursor is an error of its own", plant{anyCursor: true}},
@@ -775,22 +792,25 @@ var faults = []struct {
 	}}},
 	{"forgets a key with its result", "a key outlives its result; a key that outlives its result is known for as long as it was said",
 		plant{before: func(v *visit) { v.known = 0 }}},
-	{"keeps a result for as long as its key", "a key outlives its result; a key that outlives its result is known for as long as it was said",
+	{"keeps a result for as long as its key",
+		"a key outlives its result; a key that outlives its result is known for as long as it was said",
 		plant{before: func(v *visit) { v.retention, v.known = v.retention+v.known, 0 }}},
 	{"counts from the look on", "a key that outlives its result is known for as long as it was said", plant{after: func(v *visit) {
 		if v.grant.Expired {
 			v.grant.Remaining = v.r.known
 		}
 	}}},
-	{"takes the next record for one that outlives its result", "a key that outlives its result is known for as long as it was said", plant{after: func(v *visit) {
-		if v.method == "Complete" && v.known == 0 && v.r != nil {
-			v.r.known = v.retention
-		}
-	}}},
+	{"takes the next record for one that outlives its result", "a key that outlives its result is known for as long as it was said",
+		plant{after: func(v *visit) {
+			if v.method == "Complete" && v.known == 0 && v.r != nil {
+				v.r.known = v.retention
+			}
+		}}},
 
 	{"tries again", "histories are linearizable under faults", plant{link: func(again func() error) error { return again() }}},
 	{"acknowledges what did not arrive", "histories are linearizable under faults", plant{link: func(func() error) error { return nil }}},
-	{"loses completions at a restart", "histories are linearizable under faults", plant{restart: func(r *plantedRecord) { r.done, r.result = false, "" }}},
+	{"loses completions at a restart", "histories are linearizable under faults",
+		plant{restart: func(r *plantedRecord) { r.done, r.result = false, "" }}},
 }
 
 // keepsBytes is a store that keeps results as keep says, and hands out what it keeps.

@@ -82,7 +82,8 @@ func TestLackingFeatures(t *testing.T) {
 	bare := func(testing.TB) Instance { return Instance{Store: newPlantedStore(nothing, 0)} }
 	for _, c := range cases {
 		want := map[needs]string{
-			needWatch: "declares no Watch", needRecall: "declares no Recall", needInspect: "declares no Inspect", needClock: "clock can't be moved", needBounds: "makes no bounded store", needFaults: "makes no faulty store",
+			needWatch: "declares no Watch", needRecall: "declares no Recall", needInspect: "declares no Inspect",
+			needClock: "clock can't be moved", needBounds: "makes no bounded store", needFaults: "makes no faulty store",
 		}[c.needs]
 		if c.needs == 0 {
 			continue

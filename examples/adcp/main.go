@@ -143,9 +143,11 @@ func newHandler(engine *core.Engine, burst int) http.Handler {
 		case h == nil:
 			fail(w, p, &failure{"UNSUPPORTED_FEATURE", "There is no such task.", "correctable", 0, http.StatusNotFound})
 		case body == nil:
-			fail(w, p, &failure{"INVALID_REQUEST", "The parameters are no JSON object of at most 1 MiB.", "correctable", 0, http.StatusBadRequest})
+			fail(w, p,
+				&failure{"INVALID_REQUEST", "The parameters are no JSON object of at most 1 MiB.", "correctable", 0, http.StatusBadRequest})
 		case r.PathValue("task") == "create_media_buy" && (p.Start == "" || p.End == "" || len(p.Packages) == 0):
-			fail(w, p, &failure{"INVALID_REQUEST", "start_time, end_time and packages are required.", "correctable", 0, http.StatusBadRequest})
+			fail(w, p,
+				&failure{"INVALID_REQUEST", "start_time, end_time and packages are required.", "correctable", 0, http.StatusBadRequest})
 		default:
 			r.Body = io.NopCloser(bytes.NewReader(body))
 			h.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), agentKey{}, agent)))
@@ -182,27 +184,33 @@ func (s *seller) limited(do task) http.HandlerFunc {
 
 func capabilities(s *seller, _ string, _ *params) (object, *failure) {
 	return object{
-		"adcp":                object{"major_versions": []int{3}, "idempotency": object{"supported": true, "replay_ttl_seconds": int(s.ttl.Seconds())}},
+		"adcp": object{"major_versions": []int{3},
+			"idempotency": object{"supported": true, "replay_ttl_seconds": int(s.ttl.Seconds())}},
 		"supported_protocols": []string{"media_buy"},
 	}, nil
 }
 
 func products(*seller, string, *params) (object, *failure) {
 	return object{"cache_scope": "public", "products": []object{{
-		"product_id": "test-product", "name": "Display", "description": "A banner of 300 by 250.", "delivery_type": "non_guaranteed", "channels": []string{"display"},
+		"product_id": "test-product", "name": "Display", "description": "A banner of 300 by 250.",
+		"delivery_type": "non_guaranteed", "channels": []string{"display"},
 		"publisher_properties": []object{{"publisher_domain": "seller.example", "selection_type": "all"}},
-		"format_options":       []object{{"format_option_id": "display_300x250", "format_kind": "image", "params": object{"width": 300, "height": 250}}},
-		"pricing_options":      []object{{"pricing_option_id": "test-pricing", "pricing_model": "cpm", "currency": "USD", "floor_price": 1}},
-		"reporting_capabilities": object{"available_reporting_frequencies": []string{"daily"}, "expected_delay_minutes": 60, "timezone": "UTC",
+		"format_options": []object{{"format_option_id": "display_300x250", "format_kind": "image",
+			"params": object{"width": 300, "height": 250}}},
+		"pricing_options": []object{{"pricing_option_id": "test-pricing", "pricing_model": "cpm", "currency": "USD", "floor_price": 1}},
+		"reporting_capabilities": object{"available_reporting_frequencies": []string{"daily"},
+			"expected_delay_minutes": 60, "timezone": "UTC",
 			"supports_webhooks": false, "available_metrics": []string{"impressions"}, "date_range_support": "date_range"},
 	}}}, nil
 }
 
 func (s *seller) create(agent string, p *params) (object, *failure) {
-	buy := &mediaBuy{ID: "mb_" + rand.Text(), Status: "pending_creatives", Confirmed: time.Now().UTC(), Revision: 1, Packages: p.Packages, agent: agent}
+	buy := &mediaBuy{ID: "mb_" + rand.Text(), Status: "pending_creatives", Confirmed: time.Now().UTC(),
+		Revision: 1, Packages: p.Packages, agent: agent}
 	for i := range buy.Packages {
 		if p := &buy.Packages[i]; p.Product != "test-product" || p.Pricing != "test-pricing" || p.Budget <= 0 {
-			return nil, &failure{"PRODUCT_NOT_FOUND", "A package has no known product and pricing option, or no budget.", "correctable", 0, http.StatusNotFound}
+			return nil, &failure{"PRODUCT_NOT_FOUND", "A package has no known product and pricing option, or no budget.",
+				"correctable", 0, http.StatusNotFound}
 		}
 		buy.Packages[i].ID = fmt.Sprintf("pkg_%d", i+1)
 	}
@@ -248,7 +256,8 @@ func (s *seller) list(agent string, p *params) (object, *failure) {
 
 // answer is the buy as it is now.
 func (b *mediaBuy) answer() object {
-	return object{"media_buy_id": b.ID, "media_buy_status": b.Status, "confirmed_at": b.Confirmed, "revision": b.Revision, "packages": b.Packages}
+	return object{"media_buy_id": b.ID, "media_buy_status": b.Status, "confirmed_at": b.Confirmed,
+		"revision": b.Revision, "packages": b.Packages}
 }
 
 // fail answers with an error in both of its places.

@@ -86,16 +86,18 @@ func (b *bank) do(ctx context.Context, effect, order string) (string, error) {
 // method is what protoc would generate for an effect.
 func (b *bank) method(effect string) grpc.MethodDesc {
 	full := "/" + bankName + "/" + effect
-	return grpc.MethodDesc{MethodName: effect, Handler: func(_ any, ctx context.Context, decode func(any) error, intercept grpc.UnaryServerInterceptor) (any, error) {
-		order := new(wrapperspb.StringValue)
-		if err := decode(order); err != nil {
-			return nil, err
-		}
-		return intercept(ctx, order, &grpc.UnaryServerInfo{Server: b, FullMethod: full}, func(ctx context.Context, order any) (any, error) {
-			receipt, err := b.do(ctx, effect, order.(*wrapperspb.StringValue).GetValue())
-			return wrapperspb.String(receipt), err
-		})
-	}}
+	return grpc.MethodDesc{MethodName: effect,
+		Handler: func(_ any, ctx context.Context, decode func(any) error, intercept grpc.UnaryServerInterceptor) (any, error) {
+			order := new(wrapperspb.StringValue)
+			if err := decode(order); err != nil {
+				return nil, err
+			}
+			return intercept(ctx, order, &grpc.UnaryServerInfo{Server: b, FullMethod: full},
+				func(ctx context.Context, order any) (any, error) {
+					receipt, err := b.do(ctx, effect, order.(*wrapperspb.StringValue).GetValue())
+					return wrapperspb.String(receipt), err
+				})
+		}}
 }
 
 // dialBank connects the shop to the bank, over a link that loses things. What was not answered is tried again, under the same key.
@@ -110,7 +112,8 @@ func openLedger(ctx context.Context, file string) (*sql.DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	_, err = db.ExecContext(ctx, "CREATE TABLE IF NOT EXISTS ledger (id INTEGER PRIMARY KEY, effect TEXT NOT NULL, customer_order TEXT NOT NULL)")
+	_, err = db.ExecContext(ctx,
+		"CREATE TABLE IF NOT EXISTS ledger (id INTEGER PRIMARY KEY, effect TEXT NOT NULL, customer_order TEXT NOT NULL)")
 	return db, err
 }
 

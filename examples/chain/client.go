@@ -40,7 +40,8 @@ func (c *client) order(ctx context.Context, number int) (o order, err error) {
 	// With a key of the customer's own the order can be sent once more, as somebody does who has lost the answer.
 	ctx = idemclient.WithKey(ctx, fmt.Sprintf(`"order-%d"`, number), time.Now())
 	for range 2 {
-		request, err := http.NewRequestWithContext(ctx, http.MethodPost, fmt.Sprintf("%s/orders/%d", c.url, number), strings.NewReader(`{}`))
+		request, err := http.NewRequestWithContext(ctx, http.MethodPost,
+			fmt.Sprintf("%s/orders/%d", c.url, number), strings.NewReader(`{}`))
 		if err != nil {
 			return o, err
 		}
@@ -87,7 +88,8 @@ func compare(o options, c *client, answers []order) error {
 	if err := shop.QueryRow("SELECT COUNT(DISTINCT customer_order), COUNT(*) FROM ledger").Scan(&orders, &runs); err != nil {
 		return err
 	}
-	fmt.Printf("the client:        %5d orders sent in %d tries, each until it was answered twice; the link has lost %d times; %d answers were replays\n",
+	fmt.Printf("the client:        %5d orders sent in %d tries, each until it was answered twice; the link has "+
+		"lost %d times; %d answers were replays\n",
 		len(answers), c.sent.Load(), c.link.lost.Load(), c.replayed.Load())
 	fmt.Printf("the shop's ledger: %5d orders, in %d runs of the handler\n", orders, runs)
 

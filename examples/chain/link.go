@@ -57,7 +57,8 @@ func (l *link) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // Unary is a grpc.UnaryClientInterceptor.
-func (l *link) Unary(ctx context.Context, method string, request, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+func (l *link) Unary(ctx context.Context, method string, request, reply any, cc *grpc.ClientConn,
+	invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 	if l.loses() {
 		return status.Error(codes.Unavailable, errLost.Error())
 	}

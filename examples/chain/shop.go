@@ -51,7 +51,8 @@ func serveShop(o options) error {
 	if err != nil {
 		return err
 	}
-	guard, err := engine.Guard(core.Policy{Name: "orders", Key: core.Header(core.Required), Record: core.Record{Lease: 2 * time.Second, Retention: time.Hour}})
+	guard, err := engine.Guard(core.Policy{Name: "orders", Key: core.Header(core.Required),
+		Record: core.Record{Lease: 2 * time.Second, Retention: time.Hour}})
 	if err != nil {
 		return err
 	}

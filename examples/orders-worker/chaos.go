@@ -40,7 +40,8 @@ func (s *service) customers(ctx context.Context) error {
 func (s *service) place(ctx context.Context, key string, cents int) error {
 	answer := ""
 	for left := 2; left > 0; {
-		r, err := http.NewRequestWithContext(ctx, http.MethodPost, s.url()+"/orders", strings.NewReader(fmt.Sprintf(`{"amount":%d}`, cents)))
+		r, err := http.NewRequestWithContext(ctx, http.MethodPost, s.url()+"/orders",
+			strings.NewReader(fmt.Sprintf(`{"amount":%d}`, cents)))
 		if err != nil {
 			return err
 		}
@@ -107,7 +108,8 @@ func (s *service) chaos(ctx context.Context) error {
 
 // sendAgain makes a fifth of the messages unsent, as if a relay had died before it could mark them.
 func (s *service) sendAgain(ctx context.Context, which int) (string, error) {
-	result, err := s.db.ExecContext(ctx, s.sql("UPDATE {name}_outbox SET state = 0, state_at = 0 WHERE state = 2 AND position % 5 = $1"), which)
+	result, err := s.db.ExecContext(ctx,
+		s.sql("UPDATE {name}_outbox SET state = 0, state_at = 0 WHERE state = 2 AND position % 5 = $1"), which)
 	if err != nil {
 		return "", err
 	}

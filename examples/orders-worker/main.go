@@ -49,7 +49,8 @@ func main() {
 	var s service
 	flag.StringVar(&s.addr, "addr", "127.0.0.1:8080", "`address` to listen on")
 	flag.StringVar(&s.database, "store", "", "the database, sqlite:FILE or postgres://… (default: a temporary file)")
-	flag.StringVar(&s.name, "name", "", "what the names of tables and queues begin with (default: a new `name`; they are removed at the end)")
+	flag.StringVar(&s.name, "name", "",
+		"what the names of tables and queues begin with (default: a new `name`; they are removed at the end)")
 	flag.UintVar(&s.orders, "orders", 0, "place so `many` orders, and end when they are charged")
 	chaos := flag.Bool("chaos", false, "have workers charge that are killed, cut off and sent messages again (100 -orders, unless given)")
 	flag.Uint64Var(&s.seed, "seed", uint64(time.Now().UnixMilli()%1e6), "the `number` that -chaos draws its faults from")

@@ -90,7 +90,8 @@ func (s *service) open(ctx context.Context) (err error) {
 	if s.store, err = sqlstore.New(s.db, dialect, sqlstore.Config{Table: s.name + "_records"}); err != nil {
 		return err
 	}
-	if s.engine, err = core.New(core.Config{Service: "orders-worker", Store: s.store, User: core.UserFromHeader("X-User"), Observe: s.observe}); err != nil {
+	if s.engine, err = core.New(core.Config{Service: "orders-worker", Store: s.store, User: core.UserFromHeader("X-User"),
+		Observe: s.observe}); err != nil {
 		return err
 	}
 	// A service that stays also calls Purge of both now and then.

@@ -80,7 +80,8 @@ func fill(sent, defaults url.Values) form {
 		{Name: "name", Label: "Your name", Value: text("name"), Autocomplete: "name", Required: true},
 		{Name: "tea", Label: "Tea", Hint: euros(priceOfTin) + " a tin", Value: text("tea"), Choices: teas},
 		{Name: "tins", Label: "Tins", Value: text("tins"), InputMode: "numeric", Required: true},
-		{Name: "card", Label: "Gift card (optional)", Hint: "To see one declined, enter " + declinedCard + ".", Value: text("card"), InputMode: "numeric"},
+		{Name: "card", Label: "Gift card (optional)", Hint: "To see one declined, enter " + declinedCard + ".",
+			Value: text("card"), InputMode: "numeric"},
 	}}
 }
 
@@ -153,7 +154,8 @@ func (s *Shop) Checkout(ctx context.Context, r *Request) (*Reply, error) {
 		id := newID("rcp")
 		s.receipts[id] = order
 		to := "/receipts/" + id
-		return &Reply{Status: http.StatusSeeOther, Location: to, ContentType: "text/plain; charset=utf-8", Body: []byte("See " + to + "\n")}, nil
+		return &Reply{Status: http.StatusSeeOther, Location: to, ContentType: "text/plain; charset=utf-8",
+			Body: []byte("See " + to + "\n")}, nil
 	})
 }
 

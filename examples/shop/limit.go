@@ -40,7 +40,8 @@ func perUser(n int, window time.Duration) func(context.Context, core.User) (time
 }
 
 // perUserOnRedis allows each user n in a window, in all processes that use the server and the name.
-func perUserOnRedis(client rueidis.Client, name string, n int, window time.Duration) (func(context.Context, core.User) (time.Duration, error), error) {
+func perUserOnRedis(client rueidis.Client, name string, n int,
+	window time.Duration) (func(context.Context, core.User) (time.Duration, error), error) {
 	limiter, err := rueidislimiter.NewRateLimiter(rueidislimiter.RateLimiterOption{
 		ClientBuilder: func(rueidis.ClientOption) (rueidis.Client, error) { return client, nil },
 		KeyPrefix:     name,

@@ -44,7 +44,8 @@ func ParseOptions(flags *flag.FlagSet, args []string) (Options, error) {
 	flags.DurationVar(&o.Lease, "lease", 30*time.Second, "how long a claim is valid without renewal")
 	flags.StringVar(&o.Metrics, "metrics", "", "`address` on which Prometheus gets /metrics (default: nowhere)")
 	flags.DurationVar(&o.Retain, "retain", 0, "how long results are replayed (default: a minute, or a day under a client's key or a token)")
-	flags.StringVar(&o.Secret, "secret", DefaultSecret, "the `secret` with which webhooks are signed and tokens are made, at least 32 bytes")
+	flags.StringVar(&o.Secret, "secret", DefaultSecret,
+		"the `secret` with which webhooks are signed and tokens are made, at least 32 bytes")
 	flags.StringVar(&o.Store, "store", "memory", "where records are kept: memory, `sqlite:FILE`, redis://…, postgres://… or mysql://…")
 	if err := flags.Parse(args); err != nil {
 		return o, err

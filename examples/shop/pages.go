@@ -20,8 +20,9 @@ var pages = template.Must(template.ParseFS(files, "pages/*.html"))
 
 var pageHeader = []core.Field{
 	// Nothing on a page runs, looks or is sent anywhere that is not the shop's own.
-	{Name: "Content-Security-Policy", Value: "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src data:; " +
-		"form-action 'self'; base-uri 'none'; frame-ancestors 'none'"},
+	{Name: "Content-Security-Policy",
+		Value: "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src data:; " +
+			"form-action 'self'; base-uri 'none'; frame-ancestors 'none'"},
 	{Name: "X-Content-Type-Options", Value: "nosniff"},
 	{Name: "Referrer-Policy", Value: "same-origin"},
 	// Each visit asks for the page, and gets a token of its own. But a browser that goes back shows the form

@@ -52,10 +52,12 @@ func checkoutRefusal(r *core.Refusal, sent form, fresh func() (string, error)) *
 		return showFresh("This form belongs to another session", "You may have logged in or out since it was opened."+sendAgain+
 			" If you see this page once more, allow this site to set cookies: they tell the shop who you are.")
 	case r.Code == codes.TokenMissing:
-		return showFresh("Please send the form once more", "It came without the hidden field that keeps an order from being made twice."+sendAgain)
+		return showFresh("Please send the form once more",
+			"It came without the hidden field that keeps an order from being made twice."+sendAgain)
 	case r.Code == codes.KeyReused:
-		n := notice{Heading: "You have sent this form before", Calm: true, Text: "It said something else then, and nothing was changed by sending it again. " +
-			"To order more, begin a new order."}
+		n := notice{Heading: "You have sent this form before", Calm: true,
+			Text: "It said something else then, and nothing was changed by sending it again. " +
+				"To order more, begin a new order."}
 		if r.Stored != nil && r.Stored.Get("Location") != "" {
 			n.Links = append(n.Links, link{r.Stored.Get("Location"), "See the receipt"})
 		}
@@ -83,6 +85,7 @@ func refused(ctx context.Context, r *Request, err error) (*Reply, error) {
 		reply = refusalPage(refusal)
 	}
 	// The fields of a refusal take the place of those of a page: it is not to be cached.
-	reply.Header = slices.DeleteFunc(append(slices.Clone(reply.Header), answer.Header...), func(f core.Field) bool { return f.Name == "Content-Type" })
+	reply.Header = slices.DeleteFunc(append(slices.Clone(reply.Header), answer.Header...),
+		func(f core.Field) bool { return f.Name == "Content-Type" })
 	return reply, nil
 }

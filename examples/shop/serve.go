@@ -62,7 +62,8 @@ func Serve(o Options, g *Guards, s Server) error {
 	return ServeOn(l, s, g.Drain)
 }
 
-// ServeOn serves on l until SIGINT or SIGTERM, when it ends the runs by drain, as [core.Engine.Drain] does. A second signal ends the program at once.
+// ServeOn serves on l until SIGINT or SIGTERM, when it ends the runs by drain, as [core.Engine.Drain] does. A second signal ends
+// the program at once.
 func ServeOn(l net.Listener, s Server, drain func(context.Context) error) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()

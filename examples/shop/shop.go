@@ -40,7 +40,8 @@ const (
 	pathCheckout = "/checkout"
 )
 
-var routes = []string{RouteOrders, RoutePay, RoutePayments, RouteTransfers, RouteCharges, RouteLikes, RouteCoupons, RouteAvatars, RouteWebhooks,
+var routes = []string{RouteOrders, RoutePay, RoutePayments, RouteTransfers, RouteCharges, RouteLikes,
+	RouteCoupons, RouteAvatars, RouteWebhooks,
 	RouteRegistrations, RouteCheckout}
 
 // Shop holds everything that the shop knows. It is safe for concurrent use, and forgets

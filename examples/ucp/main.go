@@ -49,7 +49,8 @@ const version = "2026-01-11"
 
 type object = map[string]any
 
-var capabilities = []object{{"name": "dev.ucp.shopping.checkout", "version": version}, {"name": "dev.ucp.shopping.fulfillment", "version": version, "extends": "dev.ucp.shopping.checkout"}}
+var capabilities = []object{{"name": "dev.ucp.shopping.checkout", "version": version},
+	{"name": "dev.ucp.shopping.fulfillment", "version": version, "extends": "dev.ucp.shopping.checkout"}}
 
 // discover is the business profile, which says where the REST binding is.
 func discover(w http.ResponseWriter, r *http.Request) {
@@ -138,7 +139,8 @@ type option struct {
 }
 
 func (b *business) create(w http.ResponseWriter, r *http.Request) {
-	c := checkout{UCP: object{"version": version, "capabilities": capabilities}, ID: rand.Text(), Status: "ready_for_complete", Links: []object{}}
+	c := checkout{UCP: object{"version": version, "capabilities": capabilities}, ID: rand.Text(),
+		Status: "ready_for_complete", Links: []object{}}
 	if !update(&c, w, r) {
 		return
 	}

@@ -27,7 +27,8 @@ func StartPgBouncer(tb testing.TB, of string, size int, settings ...string) *Ser
 	if err != nil {
 		tb.Fatalf("not a URL: %v", err)
 	}
-	to := fmt.Sprintf("host=%s port=%s dbname=%s user=%s", u.Hostname(), cmp.Or(u.Port(), "5432"), strings.TrimPrefix(u.Path, "/"), u.User.Username())
+	to := fmt.Sprintf("host=%s port=%s dbname=%s user=%s", u.Hostname(), cmp.Or(u.Port(), "5432"),
+		strings.TrimPrefix(u.Path, "/"), u.User.Username())
 	if password, set := u.User.Password(); set {
 		to += " password='" + strings.ReplaceAll(password, "'", "''") + "'"
 	}
@@ -42,7 +43,8 @@ func StartPgBouncer(tb testing.TB, of string, size int, settings ...string) *Ser
 	return start(tb, plan{
 		program: program,
 		args: func(port string) []string {
-			text := fmt.Sprintf("[databases]\ntest = %s\n[pgbouncer]\nlisten_addr=127.0.0.1\nlisten_port=%s\nunix_socket_dir=\nauth_type=any\npool_mode=transaction\ndefault_pool_size=%d\n%s\n%s\n",
+			text := fmt.Sprintf("[databases]\ntest = %s\n[pgbouncer]\nlisten_addr=127.0.0.1\n"+
+				"listen_port=%s\nunix_socket_dir=\nauth_type=any\npool_mode=transaction\ndefault_pool_size=%d\n%s\n%s\n",
 				to, port, size, unprepared, strings.Join(settings, "\n"))
 			if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
 				tb.Fatal(err)

@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// TestProxyCuts: with many clients, each request that was lost before has had no effect, and each that was lost after has had one.
-// What is looked for may come in several pieces. (Cut, Stall and Delay are what the tests of stores rest on: without their effect these fail.)
+// TestProxyCuts: with many clients, each request that was lost before has had no effect, and each that was lost after has had one. What is
+// looked for may come in several pieces. (Cut, Stall and Delay are what the tests of stores rest on: without their effect these fail.)
 func TestProxyCuts(t *testing.T) {
 	t.Parallel()
 	s := StartRedis(t)

@@ -29,7 +29,8 @@ func Recycling(serve fasthttp.RequestHandler) func(*http.Request) (*leakcheck.Re
 		}
 		ctx.Request.SetBody(body)
 		serve(ctx)
-		resp := &leakcheck.Response{Status: ctx.Response.StatusCode(), Header: http.Header{}, Body: append([]byte(nil), ctx.Response.Body()...)}
+		resp := &leakcheck.Response{Status: ctx.Response.StatusCode(), Header: http.Header{},
+			Body: append([]byte(nil), ctx.Response.Body()...)}
 		ctx.Response.Header.VisitAll(func(name, value []byte) { resp.Header.Add(string(name), string(value)) })
 
 		// As fasthttp does when the next request comes on the connection.

@@ -87,7 +87,8 @@ func Engine(t testing.TB) (*core.Engine, *Store) {
 
 // Guards returns the guards for Route and KeyRoute. Results stand for as long as the slowest machine takes.
 func Guards(e *core.Engine) (parameters, key *core.Guard) {
-	return e.MustGuard(core.Policy{Record: core.Record{Retention: 24 * time.Hour}}), e.MustGuard(core.Policy{Key: core.Header(core.Required)})
+	return e.MustGuard(core.Policy{Record: core.Record{Retention: 24 * time.Hour}}),
+		e.MustGuard(core.Policy{Key: core.Header(core.Required)})
 }
 
 // Store is an in-process store that remembers what it was handed.
@@ -303,7 +304,8 @@ func (b *Bodies) Check(t *testing.T, requests int) {
 // record is what must be stored of a, as package core writes it down.
 func record(a Answer) string {
 	b := binary.AppendUvarint([]byte{2}, http.StatusCreated)
-	for _, f := range []core.Field{{Name: "Content-Type", Value: a.ContentType}, {Name: "Location", Value: a.Location}, {Name: "X-Echo", Value: a.Echo}} {
+	for _, f := range []core.Field{{Name: "Content-Type", Value: a.ContentType}, {Name: "Location", Value: a.Location},
+		{Name: "X-Echo", Value: a.Echo}} {
 		for _, s := range []string{f.Name, f.Value} {
 			b = append(binary.AppendUvarint(b, uint64(len(s))), s...)
 		}

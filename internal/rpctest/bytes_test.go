@@ -42,19 +42,22 @@ func TestTriesHaveTheSameBytes(t *testing.T) {
 	lost := func(tries *int, err error) bool { *tries++; return err == nil && *tries == 1 }
 	grpcCall := func(t *testing.T, addr string, opts ...grpc.CallOption) (replayed bool, err error) {
 		tries := 0
-		conn, err := grpc.NewClient("passthrough:///"+addr, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithChainUnaryInterceptor(grpcidem.Client(codes.Unavailable),
-			func(ctx context.Context, method string, request, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
-				require.IsType(t, new(message), request, "interceptors further in have the caller's message")
-				err := invoke(ctx, method, request, reply, cc, opts...)
-				if lost(&tries, err) {
-					return status.Error(codes.Unavailable, "lost")
-				}
-				return err
-			}))
+		conn, err := grpc.NewClient("passthrough:///"+addr, grpc.WithTransportCredentials(insecure.NewCredentials()),
+			grpc.WithChainUnaryInterceptor(grpcidem.Client(codes.Unavailable),
+				func(ctx context.Context, method string, request, reply any, cc *grpc.ClientConn,
+					invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+					require.IsType(t, new(message), request, "interceptors further in have the caller's message")
+					err := invoke(ctx, method, request, reply, cc, opts...)
+					if lost(&tries, err) {
+						return status.Error(codes.Unavailable, "lost")
+					}
+					return err
+				}))
 		require.NoError(t, err)
 		defer conn.Close()
 		var header metadata.MD
-		err = conn.Invoke(metadata.AppendToOutgoingContext(t.Context(), "x-user", "ann"), order, request, new(pb.ErrorInfo), append(opts, grpc.Header(&header))...)
+		err = conn.Invoke(metadata.AppendToOutgoingContext(t.Context(), "x-user", "ann"), order, request, new(pb.ErrorInfo),
+			append(opts, grpc.Header(&header))...)
 		return len(header["idempotent-replayed"]) > 0, err
 	}
 	connectCall := func(t *testing.T, addr string, options ...connect.ClientOption) (replayed bool, err error) {
@@ -63,17 +66,18 @@ func TestTriesHaveTheSameBytes(t *testing.T) {
 		protocols.SetUnencryptedHTTP2(true)
 		transport := &http.Transport{Protocols: protocols}
 		defer transport.CloseIdleConnections()
-		client := connect.NewClient[message, pb.ErrorInfo](&http.Client{Transport: transport}, "http://"+addr+order, append(options, connect.WithInterceptors(connectidem.Client(connect.CodeUnavailable),
-			connect.UnaryInterceptorFunc(func(next connect.UnaryFunc) connect.UnaryFunc {
-				return func(ctx context.Context, r connect.AnyRequest) (connect.AnyResponse, error) {
-					require.True(t, proto.Equal(request, r.Any().(proto.Message)), "interceptors further in see the message")
-					response, err := next(ctx, r)
-					if lost(&tries, err) {
-						return nil, connect.NewError(connect.CodeUnavailable, errors.New("lost"))
+		client := connect.NewClient[message, pb.ErrorInfo](&http.Client{Transport: transport}, "http://"+addr+order,
+			append(options, connect.WithInterceptors(connectidem.Client(connect.CodeUnavailable),
+				connect.UnaryInterceptorFunc(func(next connect.UnaryFunc) connect.UnaryFunc {
+					return func(ctx context.Context, r connect.AnyRequest) (connect.AnyResponse, error) {
+						require.True(t, proto.Equal(request, r.Any().(proto.Message)), "interceptors further in see the message")
+						response, err := next(ctx, r)
+						if lost(&tries, err) {
+							return nil, connect.NewError(connect.CodeUnavailable, errors.New("lost"))
+						}
+						return response, err
 					}
-					return response, err
-				}
-			})))...)
+				})))...)
 		r := connect.NewRequest(request)
 		r.Header().Set("X-User", "ann")
 		response, err := client.CallUnary(t.Context(), r)
@@ -87,9 +91,11 @@ func TestTriesHaveTheSameBytes(t *testing.T) {
 		"grpc-go, which names its codec": {grpcServer, func(t *testing.T, addr string) (bool, error) {
 			return grpcCall(t, addr, grpc.CallContentSubtype("proto"))
 		}},
-		"Connect":              {connectServer, func(t *testing.T, addr string) (bool, error) { return connectCall(t, addr) }},
-		"Connect as JSON":      {connectServer, func(t *testing.T, addr string) (bool, error) { return connectCall(t, addr, connect.WithProtoJSON()) }},
-		"connect-go with gRPC": {connectServer, func(t *testing.T, addr string) (bool, error) { return connectCall(t, addr, connect.WithGRPC()) }},
+		"Connect": {connectServer, func(t *testing.T, addr string) (bool, error) { return connectCall(t, addr) }},
+		"Connect as JSON": {connectServer,
+			func(t *testing.T, addr string) (bool, error) { return connectCall(t, addr, connect.WithProtoJSON()) }},
+		"connect-go with gRPC": {connectServer,
+			func(t *testing.T, addr string) (bool, error) { return connectCall(t, addr, connect.WithGRPC()) }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			engine := idemtest.New(t, core.Config{})
@@ -122,7 +128,8 @@ func TestAny(t *testing.T) {
 		"grpcidem": func(engine *core.Engine) func(proto.Message) error {
 			guard := grpcidem.MustNew(engine, grpcidem.Config{SharedByAllCallers: true, Key: grpcidem.KeyField("message")})
 			return func(request proto.Message) error {
-				_, err := guard.Unary(t.Context(), request, &grpc.UnaryServerInfo{FullMethod: order}, func(context.Context, any) (any, error) { return request, nil })
+				_, err := guard.Unary(t.Context(), request, &grpc.UnaryServerInfo{FullMethod: order},
+					func(context.Context, any) (any, error) { return request, nil })
 				return err
 			}
 		},
@@ -139,7 +146,8 @@ func TestAny(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			call := guarded(core.MustNew(core.Config{}))
 			for what, made := range map[string]func(text string) *anypb.Any{
-				"a message": hold, "an Any in an Any": func(text string) *anypb.Any { return packed(t, hold(text)) }, "an unknown type": unknown, "malformed": malformed,
+				"a message": hold, "an Any in an Any": func(text string) *anypb.Any { return packed(t, hold(text)) },
+				"an unknown type": unknown, "malformed": malformed,
 			} {
 				request := &spb.Status{Message: what, Details: []*anypb.Any{made("a book")}}
 				before := proto.Clone(request)

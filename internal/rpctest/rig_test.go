@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 
@@ -87,7 +88,8 @@ func grpcUnary(method string) grpc.MethodDesc {
 			if err := decode(request); err != nil {
 				return nil, err
 			}
-			return interceptor(ctx, request, &grpc.UnaryServerInfo{Server: srv, FullMethod: method}, func(ctx context.Context, request any) (any, error) {
+			info := &grpc.UnaryServerInfo{Server: srv, FullMethod: method}
+			return interceptor(ctx, request, info, func(ctx context.Context, request any) (any, error) {
 				return srv.(shopServer).serve(ctx, method, request.(*pb.ErrorInfo))
 			})
 		}}
@@ -118,7 +120,8 @@ func (g grpcGuard) passing() ([]string, error) { return g.Passing(g.server) }
 // newGRPC makes a server of gRPC.
 func newGRPC(t *testing.T, engine *core.Engine, c config, h handler) (*grpc.Server, guard) {
 	t.Helper()
-	own := grpcidem.Config{Policy: c.Policy, Methods: c.Methods, Presence: c.Presence, User: userOf(&c), SharedByAllCallers: c.SharedByAllCallers, Authorize: c.Authorize, StoredMetadata: c.StoredMetadata, Linger: c.Linger}
+	own := grpcidem.Config{Policy: c.Policy, Methods: c.Methods, Presence: c.Presence, User: userOf(&c),
+		SharedByAllCallers: c.SharedByAllCallers, Authorize: c.Authorize, StoredMetadata: c.StoredMetadata, Linger: c.Linger}
 	if c.field != "" {
 		own.Key = grpcidem.KeyField(c.field)
 	}
@@ -193,7 +196,8 @@ func (outside) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.S
 
 func connectServer(t *testing.T, engine *core.Engine, c config, h handler) (string, guard) {
 	t.Helper()
-	own := connectidem.Config{Policy: c.Policy, Methods: c.Methods, Presence: c.Presence, User: userOf(&c), SharedByAllCallers: c.SharedByAllCallers, Authorize: c.Authorize, StoredMetadata: c.StoredMetadata, Linger: c.Linger}
+	own := connectidem.Config{Policy: c.Policy, Methods: c.Methods, Presence: c.Presence, User: userOf(&c),
+		SharedByAllCallers: c.SharedByAllCallers, Authorize: c.Authorize, StoredMetadata: c.StoredMetadata, Linger: c.Linger}
 	if c.field != "" {
 		own.Key = connectidem.KeyField(c.field)
 	}
@@ -211,7 +215,7 @@ func connectServer(t *testing.T, engine *core.Engine, c config, h handler) (stri
 		if method == read {
 			level = connect.IdempotencyNoSideEffects
 		}
-		mux.Handle(method, connect.NewUnaryHandler(method, func(ctx context.Context, request *connect.Request[pb.ErrorInfo]) (*connect.Response[pb.ErrorInfo], error) {
+		unary := func(ctx context.Context, request *connect.Request[pb.ErrorInfo]) (*connect.Response[pb.ErrorInfo], error) {
 			c := &served{ctx, method, request.Msg, metadata.MD{}, metadata.MD{}}
 			message, failed := h(c)
 			if err := failed.connect(); err != nil {
@@ -226,15 +230,17 @@ func connectServer(t *testing.T, engine *core.Engine, c config, h handler) (stri
 			fill(response.Header(), c.header)
 			fill(response.Trailer(), c.trailer)
 			return response, nil
-		}, options, connect.WithIdempotency(level)))
+		}
+		mux.Handle(method, connect.NewUnaryHandler(method, unary, options, connect.WithIdempotency(level)))
 	}
-	mux.Handle(watch, connect.NewServerStreamHandler(watch, func(ctx context.Context, request *connect.Request[pb.ErrorInfo], stream *connect.ServerStream[pb.ErrorInfo]) error {
+	stream := func(ctx context.Context, request *connect.Request[pb.ErrorInfo], stream *connect.ServerStream[pb.ErrorInfo]) error {
 		response, failed := h(&served{ctx, watch, request.Msg, metadata.MD{}, metadata.MD{}})
 		if err := failed.connect(); err != nil {
 			return err
 		}
 		return stream.Send(response)
-	}, options))
+	}
+	mux.Handle(watch, connect.NewServerStreamHandler(watch, stream, options))
 	s := httptest.NewUnstartedServer(mux)
 	s.Config.Protocols = new(http.Protocols)
 	s.Config.Protocols.SetHTTP1(true)
@@ -322,7 +328,7 @@ func connectClient(options ...connect.ClientOption) client {
 		t.Helper()
 		options := options
 		if len(retry) > 0 {
-			options = append(options[:len(options):len(options)], connect.WithInterceptors(connectidem.Client(allow[connect.Code](retry)...)))
+			options = append(slices.Clip(options), connect.WithInterceptors(connectidem.Client(allow[connect.Code](retry)...)))
 		}
 		protocols := new(http.Protocols)
 		protocols.SetUnencryptedHTTP2(true)
@@ -336,7 +342,8 @@ func connectClient(options ...connect.ClientOption) client {
 			if method == read {
 				level = connect.IdempotencyNoSideEffects
 			}
-			c := connect.NewClient[pb.ErrorInfo, pb.ErrorInfo](&http.Client{Transport: transport}, "http://"+addr+method, append(options[:len(options):len(options)], connect.WithIdempotency(level))...)
+			c := connect.NewClient[pb.ErrorInfo, pb.ErrorInfo](&http.Client{Transport: transport}, "http://"+addr+method,
+				append(slices.Clip(options), connect.WithIdempotency(level))...)
 			if method == watch {
 				stream, err := c.CallServerStream(ctx, own)
 				if err == nil && stream.Receive() {

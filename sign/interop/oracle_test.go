@@ -49,7 +49,8 @@ func drawRequest(t *rapid.T) (r request) {
 	r.method = rapid.SampledFrom([]string{"POST", "GET", "PUT", "PATCH", "DELETE", "M-SEARCH"}).Draw(t, "method")
 	scheme := rapid.SampledFrom([]string{"http", "https"}).Draw(t, "scheme")
 	// No IPv6 address with a default port: the other implementation takes the brackets off with it.
-	host := rapid.SampledFrom([]string{"example.com", "API.Example.com", "example.com:80", "example.com:443", "127.0.0.1:8080", "[2001:db8::1]:8443"}).Draw(t, "host")
+	host := rapid.SampledFrom([]string{"example.com", "API.Example.com", "example.com:80", "example.com:443", "127.0.0.1:8080",
+		"[2001:db8::1]:8443"}).Draw(t, "host")
 	path := rapid.StringMatching(`(/([a-zA-Z0-9._~:@!$&'()*+,;=-]|%2F|%61|%e4){0,8}){1,3}`).Draw(t, "path")
 	query := rapid.StringMatching(`(\?([a-zA-Z0-9._~=&;+/?-]|%2F|%zz){0,16})?`).Draw(t, "query")
 	r.url = scheme + "://" + host + path + query
@@ -165,7 +166,8 @@ func TestOracle(t *testing.T) {
 					return hex.EncodeToString(rapid.SliceOfN(rapid.Byte(), 8, 64).Draw(t, "nonce")), nil
 				})),
 				httpsig.WithTag("app"),
-				httpsig.WithContentDigestAlgorithm(rapid.SampledFrom([]httpsig.DigestAlgorithm{httpsig.Sha256, httpsig.Sha512}).Draw(t, "digest")),
+				httpsig.WithContentDigestAlgorithm(
+					rapid.SampledFrom([]httpsig.DigestAlgorithm{httpsig.Sha256, httpsig.Sha512}).Draw(t, "digest")),
 			}
 			if rapid.Bool().Draw(t, "no expiry") {
 				options = append(options, httpsig.WithTTL(0))

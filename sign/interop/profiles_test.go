@@ -191,7 +191,8 @@ func TestAdCPCanonicalURLs(t *testing.T) {
 		v.Request.Method, v.Request.URL = "POST", tc.URL
 		if tc.Reject {
 			m := v.message()
-			headers := fixture.Sign(t, sign.Must(http.NewRequest("POST", "https://shop.test/p", nil)), key, sign.RequestOptions{Scheme: scheme}).Header
+			headers := fixture.Sign(t, sign.Must(http.NewRequest("POST", "https://shop.test/p", nil)), key,
+				sign.RequestOptions{Scheme: scheme}).Header
 			m.Source = &fixture.Source{Header: headers}
 			_, err := fixture.Verifier(sign.Config{Scheme: scheme}, key).Verify(t.Context(), m)
 			require.ErrorIs(t, err, sign.CodeMalformed, tc.Name)
@@ -223,7 +224,8 @@ func TestWebBotAuthVectors(t *testing.T) {
 		}
 		m := &sign.Message{Method: "GET", Target: "/path/to/resource", Host: "example.com:443", Source: &fixture.Source{Header: header}}
 		return func() error {
-			_, err := fixture.Verifier(sign.Config{Scheme: sign.Must(rfc9421.New(rfc9421.WebBotAuth())), Clock: func() time.Time { return at }}, keys...).Verify(t.Context(), m)
+			_, err := fixture.Verifier(sign.Config{Scheme: sign.Must(rfc9421.New(rfc9421.WebBotAuth())),
+				Clock: func() time.Time { return at }}, keys...).Verify(t.Context(), m)
 			return err
 		}()
 	}
@@ -252,10 +254,12 @@ func TestWebBotAuthVectors(t *testing.T) {
 			// The same, tampered with: all the draft's ways to fail.
 			late := at.Add(time.Hour + time.Second)
 			for want, err := range map[error]error{
-				sign.CodeExpired:        verify(t, v.Key, v.Agent, v.Input, v.Signature, late),
-				sign.CodeNotYetValid:    verify(t, v.Key, v.Agent, v.Input, v.Signature, at.Add(-time.Hour)),
-				sign.CodeInvalid:        verify(t, v.Key, v.Agent, strings.Replace(v.Input, `tag="web-bot-auth"`, `tag="not-web-bot-auth"`, 1), v.Signature, at),
-				sign.ReasonBadSignature: verify(t, v.Key, strings.Replace(v.Agent, "signature-agent.test", "other.test", 1), v.Input, v.Signature, at),
+				sign.CodeExpired:     verify(t, v.Key, v.Agent, v.Input, v.Signature, late),
+				sign.CodeNotYetValid: verify(t, v.Key, v.Agent, v.Input, v.Signature, at.Add(-time.Hour)),
+				sign.CodeInvalid: verify(t, v.Key, v.Agent,
+					strings.Replace(v.Input, `tag="web-bot-auth"`, `tag="not-web-bot-auth"`, 1), v.Signature, at),
+				sign.ReasonBadSignature: verify(t, v.Key, strings.Replace(v.Agent, "signature-agent.test", "other.test", 1),
+					v.Input, v.Signature, at),
 			} {
 				require.ErrorIs(t, err, want, v.Input)
 			}
@@ -265,21 +269,28 @@ func TestWebBotAuthVectors(t *testing.T) {
 
 	// The refusals in crates/web-bot-auth/src/lib.rs (version as in testdata, Apache-2.0).
 	const (
-		of      = `;keyid="poqkLGiymh_W0uP6PZFw-dvez3QJT5SolqXBCW38r0U";alg="ed25519";expires=1735693200;nonce="gubxywVx7hzbYKatLgzuKDllDAIXAkz41PydU7aOY7vT+Mb3GJNxW0qD4zJ+IOQ1NVtg+BNbTCRUMt1Ojr5BgA=="`
+		of = `;keyid="poqkLGiymh_W0uP6PZFw-dvez3QJT5SolqXBCW38r0U";alg="ed25519";expires=1735693200;` +
+			`nonce="gubxywVx7hzbYKatLgzuKDllDAIXAkz41PydU7aOY7vT+Mb3GJNxW0qD4zJ+IOQ1NVtg+BNbTCRUMt1Ojr5BgA=="`
 		minimal = `sig1=("@authority");created=1735689600` + of
 		value   = "sig1=:uz2SAv+VIemw+Oo890bhYh6Xf5qZdLUgv6/PbiQfCFXcX/vt1A8Pf7OcgL2yUDUYXFtffNpkEr5W6dldqFrkDg==:"
-		member  = `sig1=("@authority" "signature-agent";key="agent1");alg="ed25519";keyid="poqkLGiymh_W0uP6PZFw-dvez3QJT5SolqXBCW38r0U";nonce="ZO3/XMEZjrvSnLtAP9M7jK0WGQf3J+pbmQRUpKDhF9/jsNCWqUh2sq+TH4WTX3/GpNoSZUa8eNWMKqxWp2/c2g==";tag="web-bot-auth";created=1749331474;expires=1749331484`
-		value1  = "sig1=:3q7S1TtbrFhQhpcZ1gZwHPCFHTvdKXNY1xngkp6lyaqqqv3QZupwpu/wQG5a7qybnrj2vZYMeVKuWepm+rNkDw==:"
+		member  = `sig1=("@authority" "signature-agent";key="agent1");alg="ed25519";keyid="poqkLGiymh_W0uP6PZFw-dvez3QJT5SolqXBCW38r0U";` +
+			`nonce="ZO3/XMEZjrvSnLtAP9M7jK0WGQf3J+pbmQRUpKDhF9/jsNCWqUh2sq+TH4WTX3/GpNoSZUa8eNWMKqxWp2/c2g==";tag="web-bot-auth";` +
+			`created=1749331474;expires=1749331484`
+		value1 = "sig1=:3q7S1TtbrFhQhpcZ1gZwHPCFHTvdKXNY1xngkp6lyaqqqv3QZupwpu/wQG5a7qybnrj2vZYMeVKuWepm+rNkDw==:"
 	)
 	for name, v := range map[string]struct {
 		agent, input, signature string
 		at                      int64
 		want                    error
 	}{
-		"test_missing_tags_break_web_bot_auth":                   {"", minimal + `;tag="not-web-bot-auth"`, value, 1735689600, sign.CodeInvalid},
-		"test_signature_agents_are_required_in_signature_input":  {`"https://myexample.com"`, minimal + `;tag="web-bot-auth"`, value, 1735689600, sign.ReasonUncovered},
-		"test_malformed_signature_agents_are_rejected":           {"not a structured field", member, value1, 1749331474, sign.CodeMalformed},
-		"GHSA-x9cc-346q-g27m: nothing of the request is covered": {`sig1="https://myexample.com"`, strings.Replace(member, `"@authority" "signature-agent";key="agent1"`, "", 1), value1, 1749331474, sign.ReasonUncovered},
+		"test_missing_tags_break_web_bot_auth": {"", minimal + `;tag="not-web-bot-auth"`,
+			value, 1735689600, sign.CodeInvalid},
+		"test_signature_agents_are_required_in_signature_input": {`"https://myexample.com"`, minimal + `;tag="web-bot-auth"`,
+			value, 1735689600, sign.ReasonUncovered},
+		"test_malformed_signature_agents_are_rejected": {"not a structured field", member,
+			value1, 1749331474, sign.CodeMalformed},
+		"GHSA-x9cc-346q-g27m: nothing of the request is covered": {`sig1="https://myexample.com"`,
+			strings.Replace(member, `"@authority" "signature-agent";key="agent1"`, "", 1), value1, 1749331474, sign.ReasonUncovered},
 	} {
 		require.ErrorIs(t, verify(t, ed25519Key, v.agent, v.input, v.signature, time.Unix(v.at, 0)), v.want, name)
 	}
@@ -308,7 +319,8 @@ func TestUCPExamples(t *testing.T) {
 
 	const platform = `profile="https://platform.example/.well-known/ucp"`
 	scheme := sign.Must(rfc9421.New(rfc9421.UCP()))
-	seed := sign.Must(base64.RawURLEncoding.DecodeString("n4Ni-HpISpVObnQMW0wOhCKROaIKqKtW_2ZYb2p9KcU")) // of the second key: RFC 9421, appendix B.1.4
+	// of the second key: RFC 9421, appendix B.1.4
+	seed := sign.Must(base64.RawURLEncoding.DecodeString("n4Ni-HpISpVObnQMW0wOhCKROaIKqKtW_2ZYb2p9KcU"))
 	for _, c := range []struct {
 		method, path, body string
 		fields             map[string]string
@@ -316,15 +328,21 @@ func TestUCPExamples(t *testing.T) {
 		key                any
 		at                 int64
 	}{
-		{"POST", "/checkout-sessions", `{"line_items":[]}`, map[string]string{"UCP-Agent": platform, "Idempotency-Key": "550e8400-e29b-41d4-a716-446655440000"},
-			`("@method" "@authority" "@path" "ucp-agent" "idempotency-key" "content-digest" "content-type");keyid="platform-2026"`, fixture.Private().ECDSA, 0},
-		{"GET", "/checkout-sessions/chk_123", "", nil, `("@method" "@authority" "@path");keyid="platform-2026"`, fixture.Private().ECDSA, 0},
-		{"POST", "/mcp", `{"jsonrpc":"2.0","id":1}`, map[string]string{"UCP-Agent": platform, "Idempotency-Key": "550e8400-e29b-41d4-a716-446655440000"},
-			`("@method" "@authority" "@path" "content-digest" "content-type" "ucp-agent" "idempotency-key");keyid="platform-2026"`, fixture.Private().ECDSA, 0},
+		{"POST", "/checkout-sessions", `{"line_items":[]}`,
+			map[string]string{"UCP-Agent": platform, "Idempotency-Key": "550e8400-e29b-41d4-a716-446655440000"},
+			`("@method" "@authority" "@path" "ucp-agent" "idempotency-key" "content-digest" "content-type");keyid="platform-2026"`,
+			fixture.Private().ECDSA, 0},
+		{"GET", "/checkout-sessions/chk_123", "", nil, `("@method" "@authority" "@path");keyid="platform-2026"`,
+			fixture.Private().ECDSA, 0},
+		{"POST", "/mcp", `{"jsonrpc":"2.0","id":1}`,
+			map[string]string{"UCP-Agent": platform, "Idempotency-Key": "550e8400-e29b-41d4-a716-446655440000"},
+			`("@method" "@authority" "@path" "content-digest" "content-type" "ucp-agent" "idempotency-key");keyid="platform-2026"`,
+			fixture.Private().ECDSA, 0},
 		{"POST", "/checkout-sessions", `{"line_items":[]}`, map[string]string{
 			"UCP-Agent": platform, "Idempotency-Key": "550e8400-e29b-41d4-a716-446655440000",
 			"Signature-Agent": `sig1="https://platform.example/.well-known/ucp";type=jwks_uri`,
-		}, `("@method" "@authority" "@path" "signature-agent";key="sig1" "ucp-agent" "idempotency-key" "content-digest" "content-type");keyid="poqkLGiymh_W0uP6PZFw-dvez3QJT5SolqXBCW38r0U";created=1738617600;expires=1738621200;tag="web-bot-auth"`,
+		}, `("@method" "@authority" "@path" "signature-agent";key="sig1" "ucp-agent" "idempotency-key" "content-digest" "content-type");` +
+			`keyid="poqkLGiymh_W0uP6PZFw-dvez3QJT5SolqXBCW38r0U";created=1738617600;expires=1738621200;tag="web-bot-auth"`,
 			ed25519.NewKeyFromSeed(seed), 1738617600},
 	} {
 		header := make(http.Header)
@@ -354,7 +372,8 @@ func TestUCPExamples(t *testing.T) {
 		key := sign.Must(sign.NewKey(sign.KeyConfig{ID: id}, c.key))
 		header.Set("Signature-Input", "sig1="+c.input)
 		header.Set("Signature", "sig1=:"+base64.StdEncoding.EncodeToString(sign.Must(key.Sign([]byte(base.String()))))+":")
-		m := &sign.Message{Method: c.method, Target: c.path, Host: "merchant.example.com:443", Source: &fixture.Source{Header: header, Body: []byte(c.body)}}
+		m := &sign.Message{Method: c.method, Target: c.path, Host: "merchant.example.com:443",
+			Source: &fixture.Source{Header: header, Body: []byte(c.body)}}
 		config := sign.Config{Scheme: scheme, GuardedByKey: true, Clock: func() time.Time { return time.Unix(c.at, 0) }}
 		_, err := fixture.Verifier(config, key).Verify(t.Context(), m)
 		require.NoError(t, err, c.input)
@@ -370,7 +389,8 @@ func TestUCPBehindAGuard(t *testing.T) {
 		guard := sign.Must(core.New(core.Config{})).MustGuard(core.Policy{Key: source, User: core.UserFromCaller()})
 		runs := 0
 		mux := http.NewServeMux()
-		mux.Handle("POST /checkout", httpidem.Verify(verifier)(httpidem.New(guard)(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { runs++ }))))
+		mux.Handle("POST /checkout",
+			httpidem.Verify(verifier)(httpidem.New(guard)(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { runs++ }))))
 		r := newRequest(t, serve(t, mux)+"/checkout")
 		r.Header.Set("Idempotency-Key", "550e8400-e29b-41d4-a716-446655440000")
 		require.NoError(t, sign.Request(r, key, sign.RequestOptions{Scheme: scheme}))

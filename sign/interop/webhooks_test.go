@@ -72,11 +72,13 @@ func TestWebhooks(t *testing.T) {
 		"stripe-go": {
 			scheme: webhook.Stripe("acme"), key: senderKey, replayed: "replayed",
 			sign: func(r *http.Request) error {
-				r.Header.Set("Stripe-Signature", stripe.GenerateTestSignedPayload(&stripe.UnsignedPayload{Payload: []byte(body), Secret: senderSecret}).Header)
+				r.Header.Set("Stripe-Signature",
+					stripe.GenerateTestSignedPayload(&stripe.UnsignedPayload{Payload: []byte(body), Secret: senderSecret}).Header)
 				return nil
 			},
 			verify: func(r *http.Request, body []byte) error {
-				_, err := stripe.ConstructEventWithOptions(body, r.Header.Get("Stripe-Signature"), senderSecret, stripe.ConstructEventOptions{IgnoreAPIVersionMismatch: true})
+				_, err := stripe.ConstructEventWithOptions(body, r.Header.Get("Stripe-Signature"), senderSecret,
+					stripe.ConstructEventOptions{IgnoreAPIVersionMismatch: true})
 				return err
 			},
 		},
@@ -109,7 +111,8 @@ func TestWebhooks(t *testing.T) {
 			continue
 		}
 		t.Run(name+"/they sign", func(t *testing.T) {
-			r := newRequest(t, ours(t, sign.Must(sign.NewVerifier(sign.Config{Scheme: s.scheme, Keys: sign.Must(sign.NewRing(s.key)), Window: tolerance})))+"/hooks")
+			r := newRequest(t, ours(t, sign.Must(
+				sign.NewVerifier(sign.Config{Scheme: s.scheme, Keys: sign.Must(sign.NewRing(s.key)), Window: tolerance})))+"/hooks")
 			require.NoError(t, s.sign(r))
 			arrives(t, r, s.replayed)
 		})

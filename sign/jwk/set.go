@@ -130,7 +130,8 @@ func (j *jwk) public() (material crypto.PublicKey, algorithms []string) {
 		}
 		return public, []string{"ES256", string(sign.ECDSAP256SHA256)}
 	case j.Kty == "RSA" && len(n) <= maxRSA/8 && 0 < len(e) && len(e) < 4:
-		return &rsa.PublicKey{N: new(big.Int).SetBytes(n), E: int(new(big.Int).SetBytes(e).Int64())}, []string{"PS512", string(sign.RSAPSSSHA512)}
+		return &rsa.PublicKey{N: new(big.Int).SetBytes(n), E: int(new(big.Int).SetBytes(e).Int64())},
+			[]string{"PS512", string(sign.RSAPSSSHA512)}
 	}
 	return nil, nil
 }

@@ -176,21 +176,24 @@ func (s *Source) KeysAt(ctx context.Context, url, id string) ([]*sign.Key, error
 		if len(found) > 0 && (age < freshFor || set.err != nil) {
 			return found, nil // the fetch serves the next message
 		}
-		fetching := set.fetching
-		s.mu.Unlock()
-		var ended error
-		select {
-		case <-fetching:
-		case <-ctx.Done():
-			ended = ctx.Err()
-		}
-		s.mu.Lock()
-		if ended != nil {
+		if err := s.wait(ctx, set.fetching); err != nil {
 			if len(found) == 0 {
-				return nil, ended
+				return nil, err
 			}
 			return found, nil
 		}
+	}
+}
+
+// wait waits for a fetch, without the lock that the caller holds.
+func (s *Source) wait(ctx context.Context, fetching <-chan struct{}) error {
+	s.mu.Unlock()
+	defer s.mu.Lock()
+	select {
+	case <-fetching:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 }
 
@@ -315,7 +318,8 @@ func (s *Source) fetch(url string) ([]*sign.Key, error) {
 	}
 	defer func() { _ = response.Body.Close() }()
 	if response.StatusCode != http.StatusOK || response.Header.Get("Content-Encoding") != "" {
-		return nil, fmt.Errorf("jwk: %s answers %d with Content-Encoding %q", url, response.StatusCode, response.Header.Get("Content-Encoding"))
+		return nil,
+			fmt.Errorf("jwk: %s answers %d with Content-Encoding %q", url, response.StatusCode, response.Header.Get("Content-Encoding"))
 	}
 	data, err := io.ReadAll(io.LimitReader(response.Body, maxBytes+1))
 	switch {

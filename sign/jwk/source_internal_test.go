@@ -437,7 +437,8 @@ func TestPublicAddresses(t *testing.T) {
 		"100.64.0.1": false, "0.0.0.0": false, "0.1.2.3": false, "224.0.0.1": false, "255.255.255.255": false, "240.0.0.1": false,
 		"192.0.0.8": false, "192.0.2.1": false, "192.88.99.1": false, "198.18.0.1": false, "198.51.100.1": false, "203.0.113.9": false,
 		"::1": false, "::": false, "fe80::1": false, "fe80::1%eth0": false, "fd00:ec2::254": false, "fec0::1": false, "ff02::1": false,
-		"::ffff:10.0.0.1": false, "::ffff:8.8.8.8": true, "64:ff9b::a00:1": false, "2002:a00:1::": false, "2001::1": false, "2001:db8::1": false, "3fff::1": false,
+		"::ffff:10.0.0.1": false, "::ffff:8.8.8.8": true, "64:ff9b::a00:1": false, "2002:a00:1::": false, "2001::1": false,
+		"2001:db8::1": false, "3fff::1": false,
 	} {
 		s := NewSource(nil)
 		err := s.control("tcp", netip.AddrPortFrom(netip.MustParseAddr(text), 443).String(), nil)
@@ -453,15 +454,19 @@ func TestSourceURLs(t *testing.T) {
 	for _, url := range []string{
 		"https://a.test/keys", "https://a.test/keys/", "HTTPS://A.Test:443", "https://a.test:8443/", "https://[2001:DB8::1]/k",
 		"https://a.test:0443/", "https://a.test:08443/", "https://[2001:0db8:0::0:1]/k", "https://1.2.3.4/k",
-		"http://a.test/", "a.test/keys", "https:a.test", "https:///keys", "https://:443/", "https://user@a.test/", "https://a.test/?x", "https://a.test/#x",
-		"https://a.test./", "https://a.test:/", "https://a.test/a/../b", "https://a.test/./", "https://a.test/%61", "https://a.test\\@b.test/", "https://bücher.test/", "file:///etc/passwd",
-		"https://a.test:65536/", "https://a.test:0/", "https://[::ffff:1.2.3.4]/", "https://1.2.3/", "https://1.2.3.04/", "https://16909060/", "https://0x1.2.3.0x4/",
+		"http://a.test/", "a.test/keys", "https:a.test", "https:///keys", "https://:443/", "https://user@a.test/",
+		"https://a.test/?x", "https://a.test/#x",
+		"https://a.test./", "https://a.test:/", "https://a.test/a/../b", "https://a.test/./", "https://a.test/%61",
+		"https://a.test\\@b.test/", "https://bücher.test/", "file:///etc/passwd",
+		"https://a.test:65536/", "https://a.test:0/", "https://[::ffff:1.2.3.4]/", "https://1.2.3/", "https://1.2.3.04/",
+		"https://16909060/", "https://0x1.2.3.0x4/",
 		"https://[::1", "https://a.test/a b", "https://a.test/" + strings.Repeat("x", 200), "",
 	} {
 		_, err := s.KeysAt(t.Context(), url, "k-1")
 		require.ErrorIs(t, err, sign.ReasonUnknownKey, url)
 	}
-	require.Equal(t, []string{"https://a.test/keys", "https://a.test/keys/", "https://a.test/", "https://a.test:8443/", "https://[2001:db8::1]/k",
+	require.Equal(t, []string{"https://a.test/keys", "https://a.test/keys/", "https://a.test/",
+		"https://a.test:8443/", "https://[2001:db8::1]/k",
 		"https://a.test/", "https://a.test:8443/", "https://[2001:db8::1]/k", "https://1.2.3.4/k"}, asked)
 	_, err := NewSource(nil).KeysAt(t.Context(), "https://a.test/keys", "k-1")
 	require.ErrorIs(t, err, sign.ReasonUnknownKey)
@@ -590,17 +595,20 @@ func TestParseSet(t *testing.T) {
 		with(`"key_ops":["verify"]`): true,
 		with(`"key_ops":["sign"]`):   false,
 		with(`"key_ops":[]`):         false,
-		with(`"use":"sig","key_ops":["verify"],"adcp_use":"request-signing"`):                                                true,
-		with(`"key_ops":["verify"],"adcp_use":"request-signing"`):                                                            false,
-		with(`"use":"sig","adcp_use":"request-signing"`):                                                                     false,
-		strings.Replace(good, "k-1", "k 1", 1):                                                                               false,
-		strings.Replace(good, "Ed25519", "X25519", 1):                                                                        false,
-		`{"kty":"oct","kid":"k-1","k":"MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY"}`:                                        false,
-		`{"kty":"OKP","crv":"Ed25519","kid":"k-1","x":"` + strings.Repeat("A", 43) + `"}`:                                    false, // of small order
-		`{"kty":"EC","crv":"P-256","kid":"k-1","x":"` + strings.Repeat("A", 43) + `","y":"` + strings.Repeat("A", 43) + `"}`: false, // not on the curve
+		with(`"use":"sig","key_ops":["verify"],"adcp_use":"request-signing"`):         true,
+		with(`"key_ops":["verify"],"adcp_use":"request-signing"`):                     false,
+		with(`"use":"sig","adcp_use":"request-signing"`):                              false,
+		strings.Replace(good, "k-1", "k 1", 1):                                        false,
+		strings.Replace(good, "Ed25519", "X25519", 1):                                 false,
+		`{"kty":"oct","kid":"k-1","k":"MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY"}`: false,
+		// of small order
+		`{"kty":"OKP","crv":"Ed25519","kid":"k-1","x":"` + strings.Repeat("A", 43) + `"}`: false,
+		// not on the curve
+		`{"kty":"EC","crv":"P-256","kid":"k-1","x":"` + strings.Repeat("A", 43) + `","y":"` + strings.Repeat("A", 43) + `"}`: false,
 		`{"kty":"RSA","kid":"k-1","n":"AQAB","e":"AQAB"}`:                                                                    false,
-		`{"kty":"RSA","kid":"k-1","n":"` + strings.Repeat("_", 2000) + `","e":"AQAB"}`:                                       false, // 12,000 bits
-		`{"kty":"RSA","kid":"k-1","n":"` + strings.Repeat("_", 1365) + `w","e":"AQAB"}`:                                      true,  // 8192 bits
+		// 12,000 bits
+		`{"kty":"RSA","kid":"k-1","n":"` + strings.Repeat("_", 2000) + `","e":"AQAB"}`:  false,
+		`{"kty":"RSA","kid":"k-1","n":"` + strings.Repeat("_", 1365) + `w","e":"AQAB"}`: true, // 8192 bits
 		`7`: false,
 	} {
 		keys, err := ParseSet([]byte(`{"keys":[`+jwk+`]}`), "")
@@ -612,7 +620,8 @@ func TestParseSet(t *testing.T) {
 			require.Equal(t, []string{"k-1", "k-1", ""}, []string{keys[0].ID(), keys[0].Owner(), keys[0].Purpose()})
 		}
 	}
-	keys := sign.Must(ParseSet([]byte(`{"keys":[`+with(`"kid":null,"nbf":1700000000,"exp":1700000010,"use":"sig","key_ops":["verify"],"adcp_use":"a"`)+`]}`), "partner"))
+	keys := sign.Must(ParseSet([]byte(`{"keys":[`+
+		with(`"kid":null,"nbf":1700000000,"exp":1700000010,"use":"sig","key_ops":["verify"],"adcp_use":"a"`)+`]}`), "partner"))
 	require.Equal(t, "partner", keys[0].Owner())
 	require.Equal(t, "a", keys[0].Purpose())
 	require.ErrorIs(t, validAt(t, keys[0], time.Unix(1699999999, 0)), sign.ReasonKeyNotYetValid)

@@ -78,7 +78,8 @@ func canonicalHost(authority string) string {
 		return host + port
 	}
 	host = strings.TrimSuffix(host, ".")
-	if host == "" || strings.ContainsAny(host, "[]:") || strings.HasPrefix(host, ".") || strings.HasSuffix(host, ".") || strings.Contains(host, "..") {
+	if host == "" || strings.ContainsAny(host, "[]:") || strings.HasPrefix(host, ".") ||
+		strings.HasSuffix(host, ".") || strings.Contains(host, "..") {
 		return ""
 	}
 	return host + port

@@ -19,7 +19,8 @@
 // header fields:
 //
 //	Content-Digest: sha-256=:KbsQ…k8=:
-//	Signature-Input: sig1=("@method" "@authority" "@path" "@query" "content-digest" "content-type");created=1700000000;keyid="demo";alg="hmac-sha256";nonce="f3a0…"
+//	Signature-Input: sig1=("@method" "@authority" "@path" "@query" "content-digest" "content-type");
+//	  created=1700000000;keyid="demo";alg="hmac-sha256";nonce="f3a0…"
 //	Signature: sig1=:3UjN…zg==:
 //
 // # What must be covered
@@ -59,10 +60,10 @@
 //
 // # Published profiles
 //
-// [UCP], [WebBotAuth], [WebBotAuthMeunier], [AdCP], [AdCP31] and [AdCPWebhooks] return the configurations of published protocols. Each says what it
-// wants and what it leaves open. All else is as above: one signature, or that of [Config].Label, if the profile says nothing else; no parameters of components, but
-// for key of signature-agent; fields in single lines; nothing that the RFC does not define. They take the client's URL for https, also
-// behind a proxy; clear [Config].HTTPS to try them without TLS.
+// [UCP], [WebBotAuth], [WebBotAuthMeunier], [AdCP], [AdCP31] and [AdCPWebhooks] return the configurations of published protocols. Each says
+// what it wants and what it leaves open. All else is as above: one signature, or that of [Config].Label, if the profile says nothing else;
+// no parameters of components, but for key of signature-agent; fields in single lines; nothing that the RFC does not define. They take the
+// client's URL for https, also behind a proxy; clear [Config].HTTPS to try them without TLS.
 //
 // A component that is not covered, another body, another algorithm and a bad signature look the same to the client
 // ([sign.CodeInvalid]), but for those of AdCP. The [sign.Reason] of the Go error tells them apart.

@@ -74,7 +74,8 @@ func FuzzSignatureInput(f *testing.F) {
 }
 
 func FuzzSignature(f *testing.F) {
-	for _, seed := range []string{"sig1=:AAAA:", "sig1=:AA==:", "sig1=:AB==:", "sig1=::", "sig1=:AAAA:;x", " sig1=:AAAA: ,\tx=1", "sig1=:AA\nAA:", "sig1=:AAAA:, sig1=:BBBB:", "sig1", "=", ":",
+	for _, seed := range []string{"sig1=:AAAA:", "sig1=:AA==:", "sig1=:AB==:", "sig1=::", "sig1=:AAAA:;x", " sig1=:AAAA: ,\tx=1",
+		"sig1=:AA\nAA:", "sig1=:AAAA:, sig1=:BBBB:", "sig1", "=", ":",
 		`sig1="AAAA"`, "sig1=abcd", "sig1=:AAAA", "sig1=:AA=:", "sig1=:_-A=:", "sig1=:" + strings.Repeat("AAAA", 342) + ":"} {
 		f.Add(seed)
 	}
@@ -101,8 +102,10 @@ func FuzzSignature(f *testing.F) {
 }
 
 func FuzzContentDigest(f *testing.F) {
-	for _, seed := range []string{digestOf(""), rfcDigest, digestOf("x") + ", " + rfcDigest, "md5=:AAAA:", "sha-256", "sha-256=1", "sha-256=(:AA==:)", digestOf("") + ";a", "a=%\"%c3\"", "",
-		strings.ToUpper(digestOf("")), "sha-256=:AAAA:", "sha-256=::", digestOf("")[8:], digestOf("") + ",", strings.ReplaceAll(digestOf(""), ":", `"`), digestOf("")[:20] + "\n" + digestOf("")[20:]} {
+	for _, seed := range []string{digestOf(""), rfcDigest, digestOf("x") + ", " + rfcDigest, "md5=:AAAA:", "sha-256", "sha-256=1",
+		"sha-256=(:AA==:)", digestOf("") + ";a", "a=%\"%c3\"", "",
+		strings.ToUpper(digestOf("")), "sha-256=:AAAA:", "sha-256=::", digestOf("")[8:], digestOf("") + ",",
+		strings.ReplaceAll(digestOf(""), ":", `"`), digestOf("")[:20] + "\n" + digestOf("")[20:]} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, value string) {

@@ -133,7 +133,8 @@ func serialised(field, value, label string) (found, text string, err error) {
 	}
 	member, ok := dictionary.Get(label)
 	if !ok {
-		return "", "", sign.Errorf(&sign.Error{Code: sign.CodeMissing, Reason: sign.ReasonBadHeader}, "%s has no signature %s", field, label)
+		return "", "",
+			sign.Errorf(&sign.Error{Code: sign.CodeMissing, Reason: sign.ReasonBadHeader}, "%s has no signature %s", field, label)
 	}
 	text, err = httpsfv.Marshal(member)
 	if err != nil {

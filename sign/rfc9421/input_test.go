@@ -91,10 +91,11 @@ func TestParsingIsBounded(t *testing.T) {
 		return before + strings.Repeat(unit, (size-len(before)-len(after))/len(unit)) + after
 	}
 	for _, value := range []string{
-		fill("sig1=(", `"a" `, ")"), fill("sig1=(", "1 ", ")"), fill("sig1=(", `"a";b `, ")"), fill("", "a,", "a"), fill("sig1=()", ";a", ""),
-		fill("sig1=(", `"x"\t`, ")"), fill("", "a=(),", "a"), fill("sig1=", "(", ""), fill(`sig1=("`, `\"`, `")`), fill("sig1=:", "AAAA", ":"),
-		fill("sig1=(", " ", ")"), fill("sig1=", "1", ""), fill("", "a", "=1"), fill(`sig1=();a="`, "x", `"`),
-		"sig1=(" + strings.Repeat(`"a"  `, maxParts/2-1) + ")", strings.Repeat("a=1,", maxParts) + "a=1", "sig1=()" + strings.Repeat(";a=1", maxParts-2),
+		fill("sig1=(", `"a" `, ")"), fill("sig1=(", "1 ", ")"), fill("sig1=(", `"a";b `, ")"), fill("", "a,", "a"),
+		fill("sig1=()", ";a", ""), fill("sig1=(", `"x"\t`, ")"), fill("", "a=(),", "a"), fill("sig1=", "(", ""),
+		fill(`sig1=("`, `\"`, `")`), fill("sig1=:", "AAAA", ":"), fill("sig1=(", " ", ")"), fill("sig1=", "1", ""), fill("", "a", "=1"),
+		fill(`sig1=();a="`, "x", `"`), "sig1=(" + strings.Repeat(`"a"  `, maxParts/2-1) + ")", strings.Repeat("a=1,", maxParts) + "a=1",
+		"sig1=()" + strings.Repeat(";a=1", maxParts-2),
 	} {
 		for _, field := range []string{"Signature-Input", "Signature", "Content-Digest"} {
 			s, m := newScheme(t, Config{}), testMessage()

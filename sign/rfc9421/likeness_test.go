@@ -31,7 +31,8 @@ func (w *working) Check(m *sign.Message, s *sign.Signature, key *sign.Key) error
 func TestUnknownKeysTakeTheSameWork(t *testing.T) {
 	pairs := fixture.Private()
 	ring := sign.Must(sign.NewRing(fixture.HMAC("hmac")))
-	for id, public := range map[string]any{"ed25519": pairs.Ed25519.Public(), "ecdsa": &pairs.ECDSA.PublicKey, "rsa": &pairs.RSA.PublicKey} {
+	for id, public := range map[string]any{"ed25519": pairs.Ed25519.Public(),
+		"ecdsa": &pairs.ECDSA.PublicKey, "rsa": &pairs.RSA.PublicKey} {
 		require.NoError(t, ring.Add(sign.Must(sign.NewKey(sign.KeyConfig{ID: id}, public))))
 		require.NoError(t, ring.Add(sign.Must(sign.NewKey(sign.KeyConfig{ID: "expired", ValidUntil: fixture.Now}, public))))
 	}

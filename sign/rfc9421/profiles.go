@@ -52,9 +52,9 @@ func WebBotAuthMeunier() Config {
 	return Config{HTTPS: true, Tag: tagWebBotAuth, rules: webBotAuthMeunier}
 }
 
-// AdCP returns the profile of requests in AdCP 3.2 (https://adcontextprotocol.org, Security, Signed Requests). Covered are "@method", "@target-uri",
-// "@authority" and, with a body, content-type and content-digest. created, expires (at most 300 s later), nonce (16 bytes or more
-// in base64url), keyid, alg and tag must be present. The window is 60 s ahead and, as expires allows, up to 360 s behind. Only the
+// AdCP returns the profile of requests in AdCP 3.2 (https://adcontextprotocol.org, Security, Signed Requests). Covered are "@method",
+// "@target-uri", "@authority" and, with a body, content-type and content-digest. created, expires (at most 300 s later), nonce (16 bytes or
+// more in base64url), keyid, alg and tag must be present. The window is 60 s ahead and, as expires allows, up to 360 s behind. Only the
 // signature sig1 is looked at. Keys are Ed25519 or ECDSA P-256 and have the purpose "request-signing" ([sign.KeyConfig]).
 //
 // "@target-uri" and "@authority" are signed in the protocol's canonical form: dot segments are removed from the path, and %41 is A.
@@ -70,8 +70,9 @@ func AdCP() Config {
 	return Config{HTTPS: true, Label: defaultLabel, Tag: tagAdCPRequest, rules: adcp}
 }
 
-// AdCP31 is [AdCP] as of AdCP 3.0 and 3.1, which write Signature in base64url without padding. Content-Digest is accepted in either
-// form, and written in base64, as in the vectors of 3.1.19. A 3.2 endpoint must not accept this. A body needs content-digest (covers_content_digest "required"), but see [Config].UnsignedBody.
+// AdCP31 is [AdCP] as of AdCP 3.0 and 3.1, which write Signature in base64url without padding. Content-Digest is accepted in either form,
+// and written in base64, as in the vectors of 3.1.19. A 3.2 endpoint must not accept this. A body needs content-digest
+// (covers_content_digest "required"), but see [Config].UnsignedBody.
 func AdCP31() Config {
 	return Config{HTTPS: true, Label: defaultLabel, Tag: tagAdCPRequest, rules: adcp31}
 }
@@ -166,10 +167,11 @@ var adcpWebhooks = adcpRules(func(r *rules) {
 
 func adcpRules(change func(*rules)) *rules {
 	r := &rules{
-		name: "adcp", parameters: created | expires | nonce | alg, isNonce: isAdCPNonce, nonces: "16 to 96 bytes in base64url without padding",
-		lifetime: shortLife, skew: adcpSkew, algorithms: []sign.Algorithm{sign.Ed25519, sign.ECDSAP256SHA256}, purposes: []string{"request-signing"},
-		needs: func(*sign.Message) coverage { return 0 }, signs: []string{"@method", "@target-uri", "@authority"}, named: true, typed: true,
-		check: checkAdCP, adcp: true,
+		name: "adcp", parameters: created | expires | nonce | alg, isNonce: isAdCPNonce,
+		nonces: "16 to 96 bytes in base64url without padding", lifetime: shortLife, skew: adcpSkew,
+		algorithms: []sign.Algorithm{sign.Ed25519, sign.ECDSAP256SHA256}, purposes: []string{"request-signing"},
+		needs: func(*sign.Message) coverage { return 0 }, signs: []string{"@method", "@target-uri", "@authority"}, named: true,
+		typed: true, check: checkAdCP, adcp: true,
 		demands: sign.Demands{
 			Behind: (shortLife + adcpSkew) * time.Second, Ahead: adcpSkew * time.Second,
 			Challenge: adcpChallenge("request_"), QuotaFirst: true, Finish: checkNames,

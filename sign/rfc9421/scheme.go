@@ -14,8 +14,8 @@ import (
 	"github.com/idem-go/idem/sign/internal/redact"
 )
 
-// Config configures [New]. The zero Config is the profile that the package comment describes; [UCP], [WebBotAuth], [WebBotAuthMeunier], [AdCP],
-// [AdCP31] and [AdCPWebhooks] return those of published protocols. Client and verifier need the same options, except HTTPS.
+// Config configures [New]. The zero Config is the profile that the package comment describes; [UCP], [WebBotAuth], [WebBotAuthMeunier],
+// [AdCP], [AdCP31] and [AdCPWebhooks] return those of published protocols. Client and verifier need the same options, except HTTPS.
 type Config struct {
 	// Label is the signature's name in Signature-Input and Signature. If it is set, the verifier uses the signature of that
 	// label, and ignores others (of proxies, say) in the same line. Empty: the client uses "sig1", and the verifier accepts
@@ -240,28 +240,23 @@ func fields(m *sign.Message) (input, value string, err error) {
 	case none && errors.Is(err2, sign.CodeMissing):
 		err = sign.Errorf(sign.ReasonUnsigned, "%s", headerSignature)
 	case none, errors.Is(err2, sign.CodeMissing):
-		err = sign.Errorf(&sign.Error{Code: sign.CodeMissing, Reason: sign.ReasonBadHeader}, "one of %s and %s", headerInput, headerSignature)
+		err = sign.Errorf(&sign.Error{Code: sign.CodeMissing, Reason: sign.ReasonBadHeader}, "one of %s and %s",
+			headerInput, headerSignature)
 	}
 	return input, value, cmp.Or(err, err2)
 }
 
 // checkParameters checks that all required parameters are present and well formed.
 func (s *profile) checkParameters(p *parameters) error {
-	badKeyID, r := form.CheckKeyID(p.keyID), s.rules
+	r := s.rules
 	if s.rules == ucp && p.tag == tagWebBotAuth {
 		r = webBotAuth
 	}
-	switch missing := r.parameters &^ p.has; {
-	case missing&created != 0:
-		return sign.Errorf(sign.ReasonParameterMissing, "the parameter created")
-	case missing&expires != 0:
-		return sign.Errorf(sign.ReasonParameterMissing, "the parameter expires")
-	case p.keyID == "":
-		return sign.Errorf(sign.ReasonParameterMissing, "the parameter keyid")
-	case p.nonce == "" && r.parameters&nonce != 0:
-		return sign.Errorf(sign.ReasonParameterMissing, "the parameter nonce")
-	case missing&alg != 0:
-		return sign.Errorf(sign.ReasonParameterMissing, "the parameter alg")
+	if name := r.missing(p); name != "" {
+		return sign.Errorf(sign.ReasonParameterMissing, "the parameter %s", name)
+	}
+	badKeyID := form.CheckKeyID(p.keyID)
+	switch {
 	case p.nonce != "" && !s.rules.noNonce && !r.isNonce(p.nonce):
 		return sign.Errorf(sign.CodeMalformed, "the nonce must be %s", r.nonces)
 	case p.has&alg != 0 && p.alg == "", p.has&tag != 0 && p.tag == "":
@@ -273,7 +268,8 @@ func (s *profile) checkParameters(p *parameters) error {
 	case p.has&expires != 0 && p.expires < p.created:
 		return sign.Errorf(sign.ReasonBadWindow, "the signature expires before it was created")
 	case r.lifetime > 0 && (p.expires == p.created || p.expires-p.created > r.lifetime):
-		return sign.Errorf(sign.ReasonBadWindow, "the signature is valid for %d seconds; 1 to %d are allowed", p.expires-p.created, r.lifetime)
+		return sign.Errorf(sign.ReasonBadWindow, "the signature is valid for %d seconds; 1 to %d are allowed",
+			p.expires-p.created, r.lifetime)
 	case p.has&alg != 0 && !r.uses(sign.Algorithm(p.alg)):
 		return sign.Errorf(sign.ReasonWrongAlgorithm, "the profile does not use %q", p.alg)
 	}
@@ -281,6 +277,23 @@ func (s *profile) checkParameters(p *parameters) error {
 		return sign.Errorf(sign.ReasonWrongTag, "the signature was made for the application %q", p.tag)
 	}
 	return nil
+}
+
+// missing returns the name of a required parameter that is missing, or empty.
+func (r *rules) missing(p *parameters) string {
+	switch missing := r.parameters &^ p.has; {
+	case missing&created != 0:
+		return "created"
+	case missing&expires != 0:
+		return "expires"
+	case p.keyID == "":
+		return "keyid"
+	case p.nonce == "" && r.parameters&nonce != 0:
+		return "nonce"
+	case missing&alg != 0:
+		return "alg"
+	}
+	return ""
 }
 
 // checkCovered checks that everything is covered that the profile requires.

@@ -38,7 +38,8 @@ func TestSignAndVerify(t *testing.T) {
 		verified, err := fixture.Verifier(c, verifier).Verify(t.Context(), fixture.Message(r))
 		require.NoError(t, err)
 		nonce := verified.Nonce
-		require.Equal(t, sign.Verified{KeyID: "demo", Owner: "demo", Scheme: "rfc9421", Algorithm: signer.Algorithm(), Time: fixture.Now, Nonce: nonce}, verified)
+		require.Equal(t, sign.Verified{KeyID: "demo", Owner: "demo", Scheme: "rfc9421", Algorithm: signer.Algorithm(),
+			Time: fixture.Now, Nonce: nonce}, verified)
 		require.Contains(t, r.Header.Get("Signature-Input"), `nonce="`+nonce+`"`)
 		if signer != verifier {
 			require.ErrorContains(t, sign.Request(r, verifier, sign.RequestOptions{Scheme: c.Scheme}), "verify only")
@@ -49,7 +50,8 @@ func TestSignAndVerify(t *testing.T) {
 // What the signature of the example is: everything that is added, and what was signed.
 func TestSigned(t *testing.T) {
 	s, m, key := newScheme(t, Config{}), testMessage(), signtest.Demo
-	sig := &sign.Signature{KeyID: "demo", Created: testTime, Nonce: testNonce, Covered: []string{"Content-Type", "Content-Encoding", "CONTENT-TYPE"}}
+	sig := &sign.Signature{KeyID: "demo", Created: testTime, Nonce: testNonce,
+		Covered: []string{"Content-Type", "Content-Encoding", "CONTENT-TYPE"}}
 	added, err := s.Sign(m, sig, key)
 	require.NoError(t, err)
 	const params = `("@method" "@authority" "@path" "@query" "content-digest" "content-type" "idempotency-key")` +
@@ -129,7 +131,8 @@ func TestContentDigest(t *testing.T) {
 		{"another body's", bad256, sign.ReasonDigestMismatch},
 		{"one of them another body's", good256 + ", " + bad512, sign.ReasonDigestMismatch},
 		{"the other of them another body's", bad256 + ", " + good512, sign.ReasonDigestMismatch},
-		{"weak ones only", md5 + ", sha=:2jmj7l5rSw0yVb/vlWAYkK/YBwk=:, unixsum=:AAA=:, unixcksum=:AAAA:, adler=:AAAA:, crc32c=:AAAA:", sign.ReasonUncovered},
+		{"weak ones only", md5 + ", sha=:2jmj7l5rSw0yVb/vlWAYkK/YBwk=:, unixsum=:AAA=:, unixcksum=:AAAA:, adler=:AAAA:, crc32c=:AAAA:",
+			sign.ReasonUncovered},
 		{"unknown ones only", "sha-384=:AAAA:", sign.ReasonUncovered},
 		{"empty", "", sign.ReasonUncovered},
 		{"a member twice", good256 + ", " + good256, sign.CodeMalformed},
@@ -164,7 +167,8 @@ func TestNoBody(t *testing.T) {
 		{"a digest that came later", "", digestOf(""), Config{}, sign.ReasonUncovered},
 		{"both", "{}", digestOf("{}"), Config{}, sign.ReasonUncovered},
 	} {
-		m := &sign.Message{Method: "DELETE", Target: "/a", Host: "example.com", Source: &fixture.Source{Header: http.Header{"Content-Digest": {"-"}}}}
+		m := &sign.Message{Method: "DELETE", Target: "/a", Host: "example.com",
+			Source: &fixture.Source{Header: http.Header{"Content-Digest": {"-"}}}}
 		signByHand(t, s, m, key, `sig1=("@method" "@authority" "@path" "@query")`+strictParams)
 		headerOf(m).Del("Content-Digest")
 		if c.digest != "" {
@@ -207,11 +211,13 @@ func TestDerivedComponents(t *testing.T) {
 		{"@scheme", sign.Message{TLS: true}, plain, "https"},
 		{"@scheme", sign.Message{}, proxied, "https"},
 		{"@request-target", sign.Message{Target: "/path?param=value"}, plain, "/path?param=value"},
-		{"@request-target", sign.Message{Target: "https://www.example.com/path?param=value"}, plain, "https://www.example.com/path?param=value"},
+		{"@request-target", sign.Message{Target: "https://www.example.com/path?param=value"}, plain,
+			"https://www.example.com/path?param=value"},
 		{"@path", sign.Message{Target: "/%61//../b%2fc;x=1"}, plain, "/%61//../b%2fc;x=1"},
 		{"@query", sign.Message{Target: "/path?param=value&foo=bar&baz=bat%2Dman"}, plain, "?param=value&foo=bar&baz=bat%2Dman"},
 		{"@query", sign.Message{Target: "/path"}, plain, "?"},
-		{"@target-uri", sign.Message{Target: "/path?param=value", Host: "www.example.com", TLS: true}, plain, "https://www.example.com/path?param=value"},
+		{"@target-uri", sign.Message{Target: "/path?param=value", Host: "www.example.com", TLS: true}, plain,
+			"https://www.example.com/path?param=value"},
 		{"@target-uri", sign.Message{Target: "/path", Host: "www.example.com"}, plain, "http://www.example.com/path"},
 		{"@target-uri", sign.Message{Target: "/path?", Host: "www.example.com"}, proxied, "https://www.example.com/path?"},
 		{"@target-uri", sign.Message{Target: "http://www.example.com?x", Host: "-"}, plain, "http://www.example.com/?x"},
@@ -224,7 +230,8 @@ func TestDerivedComponents(t *testing.T) {
 }
 
 func TestCoverAndRequire(t *testing.T) {
-	key, open, strictest := signtest.Demo, newScheme(t, Config{}), newScheme(t, Config{Cover: []string{"x-a"}, Require: []string{"X-B", "@Scheme"}})
+	key, open, strictest := signtest.Demo, newScheme(t, Config{}),
+		newScheme(t, Config{Cover: []string{"x-a"}, Require: []string{"X-B", "@Scheme"}})
 	trySign := func(s *profile, m *sign.Message, covered ...string) error {
 		_, err := s.Sign(m, &sign.Signature{KeyID: "demo", Created: testTime, Nonce: testNonce, Covered: covered}, key)
 		return err
@@ -295,7 +302,8 @@ func TestTag(t *testing.T) {
 func TestExpires(t *testing.T) {
 	s, m := newScheme(t, Config{}), testMessage()
 	signByHand(t, s, m, signtest.Demo, "sig1="+strictList+strictParams+";expires=1700000010")
-	for after, want := range map[int64]error{0: nil, 10: nil, 11: sign.CodeExpired, 61: sign.CodeExpired, -60: nil, -61: sign.CodeNotYetValid} {
+	for after, want := range map[int64]error{0: nil, 10: nil, 11: sign.CodeExpired, 61: sign.CodeExpired,
+		-60: nil, -61: sign.CodeNotYetValid} {
 		v := fixture.Verifier(sign.Config{Scheme: s, Clock: func() time.Time { return time.Unix(testTime+after, 999) }}, signtest.Demo)
 		_, err := v.Verify(t.Context(), unread(m))
 		require.ErrorIs(t, err, want, after)
@@ -309,13 +317,15 @@ func TestSigningString(t *testing.T) {
 	headerOf(m).Set("Cookie", "session=hunter2")
 	signWith(t, s, m, signtest.Demo, "authorization", "cookie", "content-type", "@request-target", "@target-uri")
 	var keyID, text string
-	v := fixture.Verifier(sign.Config{Scheme: s, Observe: func(_ context.Context, e sign.Event) { keyID, text = e.KeyID, e.SigningString() }}, signtest.Demo)
+	v := fixture.Verifier(sign.Config{Scheme: s,
+		Observe: func(_ context.Context, e sign.Event) { keyID, text = e.KeyID, e.SigningString() }}, signtest.Demo)
 	_, err := v.Verify(t.Context(), m)
 	require.NoError(t, err)
 	const query = "?x=2&x=1&access_token=[redacted]&z=3\n"
 	for _, line := range []string{
-		`"@method": POST` + "\n", `"@query": ` + query, `"@request-target": /transfers/a%2Fb` + query, `"@target-uri": http://api.example.com/transfers/a%2Fb` + query,
-		`"authorization": [redacted]` + "\n", `"content-type": application/json` + "\n", `"cookie": [redacted]` + "\n", `"@signature-params": ("@method" `,
+		`"@method": POST` + "\n", `"@query": ` + query, `"@request-target": /transfers/a%2Fb` + query,
+		`"@target-uri": http://api.example.com/transfers/a%2Fb` + query, `"authorization": [redacted]` + "\n",
+		`"content-type": application/json` + "\n", `"cookie": [redacted]` + "\n", `"@signature-params": ("@method" `,
 	} {
 		require.Contains(t, text, line)
 	}

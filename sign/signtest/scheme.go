@@ -169,7 +169,8 @@ func (h SchemeHarness) checkSecrets(p *problems) {
 
 func (h SchemeHarness) verifier(p *problems, nonces sign.NonceStore) *sign.Verifier {
 	return sign.Must(sign.NewVerifier(sign.Config{
-		Keys: sign.Must(sign.NewRing(h.Verifier)), Scheme: h.Scheme, GuardedByKey: true, Nonces: nonces, Clock: func() time.Time { return noon },
+		Keys: sign.Must(sign.NewRing(h.Verifier)), Scheme: h.Scheme, GuardedByKey: true, Nonces: nonces,
+		Clock: func() time.Time { return noon },
 		Observe: func(_ context.Context, e sign.Event) {
 			_ = e.SigningString() // which must not panic, whatever was sent
 			if e.Scheme == "" {
@@ -183,10 +184,12 @@ func (h SchemeHarness) sign(p *problems, key *sign.Key, at time.Time) (draft, bo
 	return h.signRequest(p, h.Request(), key, at, nil)
 }
 
-func (h SchemeHarness) signRequest(p *problems, r *http.Request, key *sign.Key, at time.Time, observe func(*http.Request, string)) (draft, bool) {
+func (h SchemeHarness) signRequest(p *problems, r *http.Request, key *sign.Key, at time.Time,
+	observe func(*http.Request, string)) (draft, bool) {
 	r.Header.Set("X-Other", "o-1")
 	scheme := &nonceSpy{Scheme: h.Scheme}
-	err := sign.Request(r, key, sign.RequestOptions{Scheme: scheme, Cover: h.Cover, Clock: func() time.Time { return at }, Observe: observe})
+	err := sign.Request(r, key,
+		sign.RequestOptions{Scheme: scheme, Cover: h.Cover, Clock: func() time.Time { return at }, Observe: observe})
 	if err != nil {
 		p.add("the request is not signed: %v", err)
 		return draft{}, false
@@ -281,7 +284,8 @@ func (d draft) changes() (all []draft) {
 			items := strings.Split(value, separator)
 			for i := range items {
 				if len(items) > 1 {
-					add(fmt.Sprintf("%s without item %d", name, i), set(name, strings.Join(slices.Delete(slices.Clone(items), i, i+1), separator)))
+					add(fmt.Sprintf("%s without item %d", name, i),
+						set(name, strings.Join(slices.Delete(slices.Clone(items), i, i+1), separator)))
 					add(fmt.Sprintf("%s with item %d twice", name, i), set(name, value+separator+items[i]))
 				}
 			}

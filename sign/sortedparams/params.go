@@ -104,7 +104,8 @@ func (l *params) finish(o *Config) error {
 		}
 		_, after, _ := strings.Cut(p.value, "&")
 		if strings.Contains(after, "=") {
-			return sign.Errorf(sign.CodeMalformed, "the value of %q has a = after an &, so that it could be read as another parameter", p.name)
+			return sign.Errorf(sign.CodeMalformed,
+				"the value of %q has a = after an &, so that it could be read as another parameter", p.name)
 		}
 		if len(l.base) > 0 {
 			l.base = append(l.base, '&')

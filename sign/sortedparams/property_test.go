@@ -54,7 +54,8 @@ var (
 // What is signed is verified, however its parameters are written. A message with other parameters is refused.
 func TestNoParameterCanBeChanged(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		o := Config{InsecureMD5: rapid.Bool().Draw(rt, "MD5"), LowerCase: rapid.Bool().Draw(rt, "lower case"), Milliseconds: rapid.Bool().Draw(rt, "milliseconds")}
+		o := Config{InsecureMD5: rapid.Bool().Draw(rt, "MD5"), LowerCase: rapid.Bool().Draw(rt, "lower case"),
+			Milliseconds: rapid.Bool().Draw(rt, "milliseconds")}
 		set := paramSet(tables.Draw(rt, "parameters"))
 		changed := maps.Clone(set)
 		switch sorted := slices.Sorted(maps.Keys(set)); {
@@ -66,7 +67,8 @@ func TestNoParameterCanBeChanged(t *testing.T) {
 			changed[rapid.SampledFrom(sorted).Draw(rt, "name")] = texts.Draw(rt, "value")
 		}
 		signed := func(o Config) *http.Request {
-			return fixture.Sign(t, set.request(t, rapid.SampledFrom(places).Draw(rt, "signed in")), signtest.Demo, sign.RequestOptions{Scheme: sign.Must(New(o))})
+			return fixture.Sign(t, set.request(t, rapid.SampledFrom(places).Draw(rt, "signed in")), signtest.Demo,
+				sign.RequestOptions{Scheme: sign.Must(New(o))})
 		}
 		r := signed(o)
 		require.NoError(rt, verify(t, o, r))
@@ -99,7 +101,8 @@ func TestStringsOfSmallSetsAreUnlike(t *testing.T) {
 	signed := make(map[string]paramSet)
 	accepted := 0
 	try := func(s paramSet) {
-		added, err := scheme.Sign(fixture.Message(s.request(t, FromForm)), &sign.Signature{KeyID: "demo", Created: 1700000000, Nonce: "n-0123456789abcdef"}, signtest.Demo)
+		added, err := scheme.Sign(fixture.Message(s.request(t, FromForm)),
+			&sign.Signature{KeyID: "demo", Created: 1700000000, Nonce: "n-0123456789abcdef"}, signtest.Demo)
 		if err != nil {
 			return
 		}

@@ -78,9 +78,9 @@ type Config struct {
 	// Bind adds parts of the message that are no parameters to the signing string. Clients must do the same.
 	Bind Binding
 
-	// InsecureMD5 signs with MD5 instead of HMAC-SHA256, for gateways that support nothing else: Jeepay, XunhuPay. Insecure: anybody can make
-	// two messages with the same MD5, and because the secret comes last, a signature of one is valid for the other. Use a
-	// key either with MD5 or with HMAC-SHA256. It is an error under FIPS 140.
+	// InsecureMD5 signs with MD5 instead of HMAC-SHA256, for gateways that support nothing else: Jeepay, XunhuPay. Insecure: anybody can
+	// make two messages with the same MD5, and because the secret comes last, a signature of one is valid for the other. Use a key either
+	// with MD5 or with HMAC-SHA256. It is an error under FIPS 140.
 	InsecureMD5 bool
 
 	// InsecureBareSecret puts the secret right after the last value, without "&key=", for gateways that support nothing

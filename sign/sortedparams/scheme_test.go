@@ -45,11 +45,15 @@ func TestVectors(t *testing.T) {
 		{"sorted-params", wechatHMAC, false},
 	} {
 		for place, request := range map[string][3]string{
-			"query": {"/?appid=wxd930ea5d5a258f4f&mch_id=10000100&device_info=1000&body=test&nonce_str=ibuaiVcKdpRxkhJA&sign=" + digest.sum},
-			"form":  {"/", formType, "sign=" + digest.sum + "&body=test&appid=wxd930ea5d5a258f4f&attach=&nonce_str=ibuaiVcKdpRxkhJA&device_info=1000&mch_id=10000100"},
-			"JSON": {"/", jsonType + "; charset=utf-8", `{"appid":"wxd930ea5d5a258f4f","mch_id":10000100,"device_info":"1000","body":"test","attach":null,
+			"query": {"/?appid=wxd930ea5d5a258f4f&mch_id=10000100&device_info=1000&body=test&nonce_str=ibuaiVcKdpRxkhJA&sign=" +
+				digest.sum},
+			"form": {"/", formType, "sign=" + digest.sum +
+				"&body=test&appid=wxd930ea5d5a258f4f&attach=&nonce_str=ibuaiVcKdpRxkhJA&device_info=1000&mch_id=10000100"},
+			"JSON": {"/", jsonType + "; charset=utf-8",
+				`{"appid":"wxd930ea5d5a258f4f","mch_id":10000100,"device_info":"1000","body":"test","attach":null,
 				"nonce_str":"ibuaiVcKdpRxkhJA","sign":"` + digest.sum + `"}`},
-			"query and form": {"/?appid=wxd930ea5d5a258f4f&mch_id=10000100", formType, "device_info=1000&body=test&nonce_str=ibuaiVcKdpRxkhJA&sign=" + digest.sum},
+			"query and form": {"/?appid=wxd930ea5d5a258f4f&mch_id=10000100", formType,
+				"device_info=1000&body=test&nonce_str=ibuaiVcKdpRxkhJA&sign=" + digest.sum},
 		} {
 			t.Run(digest.name+" in "+place, func(t *testing.T) {
 				o := wechatOptions()
@@ -72,22 +76,26 @@ func TestVectors(t *testing.T) {
 // What is added to the message, in each place. The example's parameters that are not the signature's are there already.
 func TestSignsInEachPlace(t *testing.T) {
 	key := sign.Must(sign.NewHMACKey(sign.KeyConfig{ID: "10000100"}, []byte(wechatSecret)))
-	const pairs, added = "appid=wxd930ea5d5a258f4f&body=test", "device_info=1000&nonce_str=ibuaiVcKdpRxkhJA&mch_id=10000100&sign=" + wechatHMAC
+	const pairs, added = "appid=wxd930ea5d5a258f4f&body=test",
+		"device_info=1000&nonce_str=ibuaiVcKdpRxkhJA&mch_id=10000100&sign=" + wechatHMAC
 	for name, c := range map[string]struct {
 		target, contentType, body string
 		query, signedBody         string
 	}{
-		"query":                {"/?" + pairs, "", "", added, ""},
-		"form":                 {"/", formType, pairs, "", pairs + "&" + added},
-		"form with the key id": {"/", formType, "mch_id=10000100&" + pairs + "&", "", "mch_id=10000100&" + pairs + "&" + strings.Replace(added, "mch_id=10000100&", "", 1)},
-		"form with a query":    {"/?appid=wxd930ea5d5a258f4f", formType, "body=test", "", "body=test&" + added},
+		"query": {"/?" + pairs, "", "", added, ""},
+		"form":  {"/", formType, pairs, "", pairs + "&" + added},
+		"form with the key id": {"/", formType, "mch_id=10000100&" + pairs + "&", "", "mch_id=10000100&" + pairs + "&" +
+			strings.Replace(added, "mch_id=10000100&", "", 1)},
+		"form with a query": {"/?appid=wxd930ea5d5a258f4f", formType, "body=test", "", "body=test&" + added},
 		"JSON": {"/", jsonType, "{\"appid\":\"wxd930ea5d5a258f4f\",\"body\":\"test\"\n}\n", "",
-			`{"appid":"wxd930ea5d5a258f4f","body":"test","device_info":"1000","nonce_str":"ibuaiVcKdpRxkhJA","mch_id":"10000100","sign":"` + wechatHMAC + `"}`},
+			`{"appid":"wxd930ea5d5a258f4f","body":"test","device_info":"1000","nonce_str":"ibuaiVcKdpRxkhJA","mch_id":"10000100","sign":"` +
+				wechatHMAC + `"}`},
 		"JSON without a member": {"/?" + pairs, jsonType, "{ }", "",
 			`{"device_info":"1000","nonce_str":"ibuaiVcKdpRxkhJA","mch_id":"10000100","sign":"` + wechatHMAC + `"}`},
 	} {
 		m := fixture.Message(newRequest(t, c.target, c.contentType, c.body))
-		got, err := sign.Must(New(wechatOptions())).Sign(m, &sign.Signature{KeyID: "10000100", Created: 1000, Nonce: "ibuaiVcKdpRxkhJA"}, key)
+		got, err := sign.Must(New(wechatOptions())).Sign(m,
+			&sign.Signature{KeyID: "10000100", Created: 1000, Nonce: "ibuaiVcKdpRxkhJA"}, key)
 		require.NoError(t, err, name)
 		require.Equal(t, c.query, got.Query, name)
 		require.Equal(t, c.signedBody, string(got.Body), name)
@@ -96,7 +104,8 @@ func TestSignsInEachPlace(t *testing.T) {
 	}
 
 	// Without a body, the places say where they go.
-	for place, want := range map[Place][2]string{FromForm: {formType, "timestamp=1700000000&"}, FromJSON: {jsonType, `{"timestamp":"1700000000",`}} {
+	for place, want := range map[Place][2]string{FromForm: {formType, "timestamp=1700000000&"},
+		FromJSON: {jsonType, `{"timestamp":"1700000000",`}} {
 		o := Config{InParams: true, Places: place}
 		r := newSigned(t, o, "/", want[0], "")
 		body := fixture.Message(r).Source.(*fixture.Source).Body
@@ -108,7 +117,8 @@ func TestSignsInEachPlace(t *testing.T) {
 // The four fields stand in the header, and take part in what is signed.
 func TestInTheHeader(t *testing.T) {
 	r := newRequest(t, "/transfers?to=bob", jsonType, `{"amount":5,"remark":""}`)
-	added, err := sign.Must(New(Config{})).Sign(fixture.Message(r), &sign.Signature{KeyID: "demo", Created: 1700000000, Nonce: "n-0123456789abcdef"}, signtest.Demo)
+	added, err := sign.Must(New(Config{})).Sign(fixture.Message(r),
+		&sign.Signature{KeyID: "demo", Created: 1700000000, Nonce: "n-0123456789abcdef"}, signtest.Demo)
 	require.NoError(t, err)
 	// By: printf '%s' 'amount=5&key_id=demo&nonce=n-0123456789abcdef&timestamp=1700000000&to=bob&key=0123456789abcdef0123456789abcdef' |
 	// openssl dgst -sha256 -hmac 0123456789abcdef0123456789abcdef
@@ -129,10 +139,13 @@ func TestTimestamps(t *testing.T) {
 		text  string
 		wrong []string
 	}{
-		{"seconds", Config{}, "1700000000", []string{"1700000000.0", "01700000000", "+1700000000", "1.7e9", " 1700000000", "99999999999999999999", "１７"}},
+		{"seconds", Config{}, "1700000000",
+			[]string{"1700000000.0", "01700000000", "+1700000000", "1.7e9", " 1700000000", "99999999999999999999", "１７"}},
 		{"milliseconds", Config{Milliseconds: true}, "1700000000000", []string{"1700000000000.0", "-1"}},
-		{"digits of a date", Config{TimeLayout: "20060102150405", Location: china}, "20231115061320", []string{"1700000000", "20231115061320.5", "20231315061320", "2023111506132", " 20231115061320"}},
-		{"a date", Config{TimeLayout: time.DateTime, Location: china}, "2023-11-15 06:13:20", []string{"2023-11-15 06:13:20.000", "2023-11-15 6:13:20", "2023-11-15T06:13:20", "2023-11-15 06:13:20 "}},
+		{"digits of a date", Config{TimeLayout: "20060102150405", Location: china}, "20231115061320",
+			[]string{"1700000000", "20231115061320.5", "20231315061320", "2023111506132", " 20231115061320"}},
+		{"a date", Config{TimeLayout: time.DateTime, Location: china}, "2023-11-15 06:13:20",
+			[]string{"2023-11-15 06:13:20.000", "2023-11-15 6:13:20", "2023-11-15T06:13:20", "2023-11-15 06:13:20 "}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			c.o.InParams = true
@@ -148,7 +161,8 @@ func TestTimestamps(t *testing.T) {
 		})
 	}
 
-	milliseconds, dates, otherDates := Config{Milliseconds: true}, Config{TimeLayout: "20060102150405", Location: china}, Config{TimeLayout: "20060102150405", Location: time.UTC}
+	milliseconds, dates, otherDates := Config{Milliseconds: true}, Config{TimeLayout: "20060102150405", Location: china},
+		Config{TimeLayout: "20060102150405", Location: time.UTC}
 	require.ErrorIs(t, verify(t, milliseconds, newSigned(t, Config{}, "/?a=1", "", "")), sign.CodeExpired, "seconds taken for milliseconds")
 	require.ErrorIs(t, verify(t, Config{}, newSigned(t, milliseconds, "/?a=1", "", "")), sign.CodeNotYetValid, "and the other way about")
 	require.ErrorIs(t, verify(t, otherDates, newSigned(t, dates, "/?a=1", "", "")), sign.CodeNotYetValid, "another time zone")
@@ -181,18 +195,19 @@ func TestBinding(t *testing.T) {
 		change func(*http.Request)
 		want   error
 	}{
-		"nothing":                    {func(*http.Request) {}, nil},
-		"the host's case":            {func(r *http.Request) { r.Host = "PAY.test" }, nil},
-		"an empty parameter":         {addQuery("empty"), nil},
-		"the method":                 {func(r *http.Request) { r.Method = "PUT" }, sign.ReasonBadSignature},
-		"the path":                   {func(r *http.Request) { r.URL.RawPath, r.URL.Path = "", "/transfers/a/b" }, sign.ReasonBadSignature},
-		"the host":                   {func(r *http.Request) { r.Host = "other.test" }, sign.ReasonBadSignature},
-		"the key":                    {setHeader("Idempotency-Key", `"k-2"`), sign.ReasonBadSignature},
-		"no key":                     {func(r *http.Request) { r.Header.Del("Idempotency-Key") }, sign.ReasonBadSignature},
-		"an empty key, not signed":   {setHeader("Idempotency-Key", ""), sign.ReasonUncovered},
-		"two keys":                   {addHeader("Idempotency-Key", `"k-1"`), sign.CodeDuplicateHeader},
-		"a key that is not UTF-8":    {setHeader("Idempotency-Key", "\xff"), sign.CodeMalformed},
-		"a parameter for the key":    {func(r *http.Request) { r.Header.Del("Idempotency-Key"); r.URL.RawQuery = `idempotency_key="k-1"` }, sign.CodeMalformed},
+		"nothing":                  {func(*http.Request) {}, nil},
+		"the host's case":          {func(r *http.Request) { r.Host = "PAY.test" }, nil},
+		"an empty parameter":       {addQuery("empty"), nil},
+		"the method":               {func(r *http.Request) { r.Method = "PUT" }, sign.ReasonBadSignature},
+		"the path":                 {func(r *http.Request) { r.URL.RawPath, r.URL.Path = "", "/transfers/a/b" }, sign.ReasonBadSignature},
+		"the host":                 {func(r *http.Request) { r.Host = "other.test" }, sign.ReasonBadSignature},
+		"the key":                  {setHeader("Idempotency-Key", `"k-2"`), sign.ReasonBadSignature},
+		"no key":                   {func(r *http.Request) { r.Header.Del("Idempotency-Key") }, sign.ReasonBadSignature},
+		"an empty key, not signed": {setHeader("Idempotency-Key", ""), sign.ReasonUncovered},
+		"two keys":                 {addHeader("Idempotency-Key", `"k-1"`), sign.CodeDuplicateHeader},
+		"a key that is not UTF-8":  {setHeader("Idempotency-Key", "\xff"), sign.CodeMalformed},
+		"a parameter for the key": {func(r *http.Request) { r.Header.Del("Idempotency-Key"); r.URL.RawQuery = `idempotency_key="k-1"` },
+			sign.CodeMalformed},
 		"a parameter for the method": {addQuery("_method="), sign.CodeMalformed},
 	} {
 		r := newRequest(t, "/transfers/a%2Fb", formType, "amount=5")
@@ -229,8 +244,10 @@ func TestOptions(t *testing.T) {
 		Bind: Binding{Method: "sign", IdempotencyKey: "a=b"}, InsecureBareSecret: true,
 	})
 	require.Equal(t, []string{
-		"sortedparams.Config.KeyID", "sortedparams.Config.Timestamp", "sortedparams.Config.Sign", "sortedparams.Config.SecretName", "sortedparams.Config.SecretName", "sortedparams.Config.Bind.Method", "sortedparams.Config.Bind.IdempotencyKey",
-		"sortedparams.Config.KeyIDHeader", "sortedparams.Config.KeyIDHeader", "sortedparams.Config.TimestampHeader", "sortedparams.Config.TimestampHeader", "sortedparams.Config.NonceHeader", "sortedparams.Config.SignHeader",
+		"sortedparams.Config.KeyID", "sortedparams.Config.Timestamp", "sortedparams.Config.Sign", "sortedparams.Config.SecretName",
+		"sortedparams.Config.SecretName", "sortedparams.Config.Bind.Method", "sortedparams.Config.Bind.IdempotencyKey",
+		"sortedparams.Config.KeyIDHeader", "sortedparams.Config.KeyIDHeader", "sortedparams.Config.TimestampHeader",
+		"sortedparams.Config.TimestampHeader", "sortedparams.Config.NonceHeader", "sortedparams.Config.SignHeader",
 		"sortedparams.Config.Milliseconds", "sortedparams.Config.Location", "sortedparams.Config.Places",
 	}, fixture.ConfigErrors(t, err))
 	for _, name := range []string{"Connection", "content-length", "Idempotency-Key", "X:Sign", "X-S\u00edgn"} {
@@ -292,7 +309,8 @@ func TestSigningString(t *testing.T) {
 	sent := fixture.Sign(t, newRequest(t, "/?to=bob", jsonType, `{"amount":500,"remark":""}`), signtest.Demo, sign.RequestOptions{
 		Scheme: scheme, Observe: func(_ *http.Request, text string) { client = text },
 	})
-	require.Regexp(t, `^amount=\[3 bytes, [0-9a-f]{8}\]&key_id=demo&nonce=[0-9a-f]{32}&timestamp=1700000000&to=\[3 bytes, [0-9a-f]{8}\]&key=\[redacted\]$`, client)
+	require.Regexp(t, `^amount=\[3 bytes, [0-9a-f]{8}\]&key_id=demo&nonce=[0-9a-f]{32}&`+
+		`timestamp=1700000000&to=\[3 bytes, [0-9a-f]{8}\]&key=\[redacted\]$`, client)
 	config := sign.Config{Scheme: scheme, Observe: func(_ context.Context, e sign.Event) { server = e.SigningString() }}
 	require.NoError(t, fixture.Verify(t, config, sent, signtest.Demo))
 	require.Equal(t, client, server)

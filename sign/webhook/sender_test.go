@@ -50,7 +50,10 @@ var senderVectors = []struct {
 	{
 		"github.com/slack-go/slack, security_test.go", webhook.Slack("acme"),
 		"e6b19c573432dcc6b075501d51b51bb8",
-		`{"token":"aF5ynEYQH0dFN9imlgcADxDB","team_id":"XXXXXXXXX","api_app_id":"YYYYYYYYY","event":{"type":"app_mention","user":"AAAAAAAAA","text":"<@EEEEEEEEE> hello world","client_msg_id":"477cc591-ch73-a14z-4db8-g0cd76321bec","ts":"1531431954.000073","channel":"TTTTTTTTT","event_ts":"1531431954.000073"},"type":"event_callback","event_id":"TvBP7LRED7","event_time":1531431954,"authed_users":["EEEEEEEEE"]}`,
+		`{"token":"aF5ynEYQH0dFN9imlgcADxDB","team_id":"XXXXXXXXX","api_app_id":"YYYYYYYYY","event":{"type":"app_mention",` +
+			`"user":"AAAAAAAAA","text":"<@EEEEEEEEE> hello world","client_msg_id":"477cc591-ch73-a14z-4db8-g0cd76321bec",` +
+			`"ts":"1531431954.000073","channel":"TTTTTTTTT","event_ts":"1531431954.000073"},"type":"event_callback",` +
+			`"event_id":"TvBP7LRED7","event_time":1531431954,"authed_users":["EEEEEEEEE"]}`,
 		1531431954,
 		http.Header{
 			"X-Slack-Request-Timestamp": {"1531431954"},
@@ -101,7 +104,8 @@ func TestSenderVectors(t *testing.T) {
 
 		// No sender signs the method, a coding or an Idempotency-Key: a guard would go by them.
 		for _, change := range []func(*sign.Message){
-			func(m *sign.Message) { m.Method = "GET" }, func(m *sign.Message) { m.Method = "PUT" }, func(m *sign.Message) { m.Method = "post" },
+			func(m *sign.Message) { m.Method = "GET" }, func(m *sign.Message) { m.Method = "PUT" },
+			func(m *sign.Message) { m.Method = "post" },
 			func(m *sign.Message) { fixture.SourceOf(m).Header.Set("Content-Encoding", "gzip") },
 			func(m *sign.Message) { fixture.SourceOf(m).Header.Set("Idempotency-Key", "k-1") },
 		} {
@@ -112,7 +116,8 @@ func TestSenderVectors(t *testing.T) {
 		}
 	}
 	c := senderVectors[0]
-	verified, err := senderVerifier(webhook.GitHub(""), 0, sign.Must(webhook.NewSenderKey(sign.KeyConfig{ID: "webhooks"}, c.secret))).Verify(t.Context(), senderMessage(c.header, c.body))
+	key := sign.Must(webhook.NewSenderKey(sign.KeyConfig{ID: "webhooks"}, c.secret))
+	verified, err := senderVerifier(webhook.GitHub(""), 0, key).Verify(t.Context(), senderMessage(c.header, c.body))
 	require.NoError(t, err)
 	require.Equal(t, "webhooks", verified.KeyID, "the id of keys by default")
 }
@@ -195,7 +200,8 @@ func TestEventIDs(t *testing.T) {
 		``:                               "",
 	} {
 		key := senderKey("whsec_the older secret")
-		verified, err := senderVerifier(webhook.Stripe("acme"), 7, key).Verify(t.Context(), fixture.Message(delivery(t, webhook.Stripe("acme"), key, 7, body)))
+		sent := fixture.Message(delivery(t, webhook.Stripe("acme"), key, 7, body))
+		verified, err := senderVerifier(webhook.Stripe("acme"), 7, key).Verify(t.Context(), sent)
 		require.NoError(t, err)
 		require.Equal(t, cmp.Or(want, "sha256="+sign.NonceOf([]byte(body))), verified.EventID)
 	}
@@ -214,11 +220,13 @@ func TestWebhooksGuardedByKey(t *testing.T) {
 		guarded bool
 		again   error
 	}{
-		{webhook.Stripe("acme"), key, false, sign.CodeReplayed}, {webhook.Stripe("acme"), key, true, nil}, {webhook.Slack("acme"), key, true, nil},
-		{webhook.ACP("acme"), key, true, nil}, {standard, standardKey, true, nil}, {sign.Must(sign.NewV1(sign.V1Config{})), signtest.Demo, true, sign.CodeReplayed},
+		{webhook.Stripe("acme"), key, false, sign.CodeReplayed}, {webhook.Stripe("acme"), key, true, nil},
+		{webhook.Slack("acme"), key, true, nil}, {webhook.ACP("acme"), key, true, nil}, {standard, standardKey, true, nil},
+		{sign.Must(sign.NewV1(sign.V1Config{})), signtest.Demo, true, sign.CodeReplayed},
 	} {
 		now := int64(at)
-		v := fixture.Verifier(sign.Config{Scheme: c.scheme, GuardedByKey: c.guarded, Clock: func() time.Time { return time.Unix(now, 0) }}, c.key)
+		v := fixture.Verifier(sign.Config{Scheme: c.scheme, GuardedByKey: c.guarded,
+			Clock: func() time.Time { return time.Unix(now, 0) }}, c.key)
 		r := delivery(t, c.scheme, c.key, at, senderBody)
 		_, err := v.Verify(t.Context(), fixture.Message(r))
 		require.NoError(t, err)
@@ -260,7 +268,8 @@ func TestSenderKeys(t *testing.T) {
 	signer, verifier := fixture.Pair("ed", fixture.Private().Ed25519)
 	r := signtest.NewRequest(t, nil, "http://shop.test/hooks", senderBody)
 	require.ErrorIs(t, sign.Request(r, signer, sign.RequestOptions{Scheme: webhook.GitHub("ed")}), sign.ReasonWrongAlgorithm)
-	_, err := senderVerifier(webhook.GitHub("ed"), 0, verifier).Verify(t.Context(), senderMessage(senderVectors[0].header, senderVectors[0].body))
+	sent := senderMessage(senderVectors[0].header, senderVectors[0].body)
+	_, err := senderVerifier(webhook.GitHub("ed"), 0, verifier).Verify(t.Context(), sent)
 	require.ErrorIs(t, err, sign.ReasonWrongAlgorithm)
 }
 
@@ -285,7 +294,8 @@ func TestACP(t *testing.T) {
 // FuzzSenders sends anything: nothing panics, and nothing that was not signed is accepted.
 func FuzzSenders(f *testing.F) {
 	schemes := []sign.Scheme{
-		webhook.Stripe("acme"), webhook.Slack("acme"), webhook.GitHub("acme"), webhook.Shopify("acme"), sign.Must(webhook.NewStandard(webhook.StandardConfig{KeyID: "acme"})),
+		webhook.Stripe("acme"), webhook.Slack("acme"), webhook.GitHub("acme"), webhook.Shopify("acme"),
+		sign.Must(webhook.NewStandard(webhook.StandardConfig{KeyID: "acme"})),
 	}
 	for i := range schemes {
 		f.Add(uint8(i), "", "t=1700000000,v1="+strings.Repeat("0", 64), "1700000000", "{}")
@@ -297,10 +307,12 @@ func FuzzSenders(f *testing.F) {
 	key := senderKey("a secret that nobody has signed with")
 	f.Fuzz(func(t *testing.T, which uint8, id, signature, timestamp, body string) {
 		m := senderMessage(http.Header{
-			"Stripe-Signature": {signature}, "X-Slack-Signature": {signature}, "X-Slack-Request-Timestamp": {timestamp}, "X-Hub-Signature-256": {signature},
-			"X-Shopify-Hmac-Sha256": {signature}, "Webhook-Id": {id}, "Webhook-Timestamp": {timestamp}, "Webhook-Signature": {signature},
+			"Stripe-Signature": {signature}, "X-Slack-Signature": {signature}, "X-Slack-Request-Timestamp": {timestamp},
+			"X-Hub-Signature-256": {signature}, "X-Shopify-Hmac-Sha256": {signature}, "Webhook-Id": {id}, "Webhook-Timestamp": {timestamp},
+			"Webhook-Signature": {signature},
 		}, body)
-		_, err := fixture.Verifier(sign.Config{Scheme: schemes[int(which)%len(schemes)], Observe: new(fixture.Observer).Observe}, key).Verify(t.Context(), m)
+		_, err := fixture.Verifier(sign.Config{Scheme: schemes[int(which)%len(schemes)], Observe: new(fixture.Observer).Observe},
+			key).Verify(t.Context(), m)
 		require.Error(t, err)
 	})
 }

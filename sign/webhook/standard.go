@@ -364,7 +364,8 @@ func NewStandardKey(o sign.KeyConfig, secret string) (*sign.Key, error) {
 	switch {
 	case len(problems) > 0:
 	case bad(kind != "whsec" && kind != "whpk" && kind != "whsk", "begins with something else than whsec_, whpk_ or whsk_"):
-	case bad(err != nil || standardBase64.EncodeToString(raw) != text, "is not base64 (RFC 4648, section 4)"): // the decoder skips line feeds
+	case bad(err != nil || standardBase64.EncodeToString(raw) != text, "is not base64 (RFC 4648, section 4)"):
+		// the decoder skips line feeds
 	case kind == "whsec":
 		if !bad(len(raw) < minSecret || len(raw) > maxStandardSecret,
 			"has %d bytes; %d to %d are allowed", len(raw), minSecret, maxStandardSecret) {

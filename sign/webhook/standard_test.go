@@ -55,7 +55,8 @@ func verifyWebhook(t *testing.T, v *sign.Verifier, r *http.Request) error {
 // webhookDelivery is the reference message, signed by key at webhookTime.
 func webhookDelivery(t *testing.T, o webhook.StandardConfig, key *sign.Key) *http.Request {
 	t.Helper()
-	return delivery(t, sign.Must(webhook.NewStandard(o)), key, webhookTime.Unix(), webhookPayload, cmp.Or(o.ID, "Webhook-Id"), webhookMessageID)
+	return delivery(t, sign.Must(webhook.NewStandard(o)), key, webhookTime.Unix(), webhookPayload,
+		cmp.Or(o.ID, "Webhook-Id"), webhookMessageID)
 }
 
 var standard webhook.StandardConfig
@@ -106,9 +107,11 @@ func TestWebhookKeys(t *testing.T) {
 		{"the alphabet of URLs", "whsec_" + strings.Repeat("-_", 16), "not base64"},
 		{"one byte repeated", encoded("whsec_", make([]byte, 24)), "repeated"},
 		{"the end of a file", webhookSecret + "\r\n", `ends with white space ("\r\n")`},
-		{"hexadecimal digits are base64, too, but of another length", "whpk_" + strings.Repeat("0123456789abcdef", 4), "has 48 bytes; a public key has 32"},
+		{"hexadecimal digits are base64, too, but of another length", "whpk_" + strings.Repeat("0123456789abcdef", 4),
+			"has 48 bytes; a public key has 32"},
 		{"a private key that is cut", encoded("whsk_", seed[:31]), "has 31 bytes; a private key has 32 or 64"},
-		{"seed and public key that do not belong together", encoded("whsk_", append(slices.Clone(seed), make([]byte, 32)...)), "does not belong"},
+		{"seed and public key that do not belong together",
+			encoded("whsk_", append(slices.Clone(seed), make([]byte, 32)...)), "does not belong"},
 		{"no id", webhookSecret, "KeyConfig.ID"},
 	} {
 		id := "webhooks"
@@ -146,9 +149,9 @@ func TestWebhookKeys(t *testing.T) {
 func TestWebhookIDs(t *testing.T) {
 	key, scheme := webhookKey(webhookSecret), sign.Must(webhook.NewStandard(standard))
 	for id, want := range map[string]error{
-		"msg_1": nil, "order.created.17": nil, "evt.2026-11-22.1700000000000": nil, "evt.0123456789": nil, "1614265330.a.": nil, strings.Repeat("m", 128): nil,
-		"msg.1614265330": sign.CodeMalformed, "msg.1.1614265330.x": sign.CodeMalformed, strings.Repeat("m", 129): sign.CodeMalformed,
-		`"msg"`: sign.CodeMalformed, "msg 1": sign.CodeMalformed,
+		"msg_1": nil, "order.created.17": nil, "evt.2026-11-22.1700000000000": nil, "evt.0123456789": nil, "1614265330.a.": nil,
+		strings.Repeat("m", 128): nil, "msg.1614265330": sign.CodeMalformed, "msg.1.1614265330.x": sign.CodeMalformed,
+		strings.Repeat("m", 129): sign.CodeMalformed, `"msg"`: sign.CodeMalformed, "msg 1": sign.CodeMalformed,
 	} {
 		r := signtest.NewRequest(t, nil, "http://shop.test/hooks", webhookPayload, "Webhook-Id", id)
 		err := sign.Request(r, key, sign.RequestOptions{Scheme: scheme, Clock: func() time.Time { return webhookTime }})
@@ -182,24 +185,33 @@ var webhookAttacks = []struct {
 	{"timestamp: sign", "digits only", setHeader("webhook-timestamp", "+1614265330"), sign.CodeMalformed},
 	{"signature: missing", "nothing to verify", setHeader("webhook-signature", ""), sign.CodeMissing},
 	{"signature: twice", "a list is one line", addHeader("webhook-signature", webhookHMAC), sign.CodeDuplicateHeader},
-	{"signature: no version", "which algorithm it is must be said", setHeader("webhook-signature", strings.TrimPrefix(webhookHMAC, "v1,")), sign.CodeMalformed},
+	{"signature: no version", "which algorithm it is must be said",
+		setHeader("webhook-signature", strings.TrimPrefix(webhookHMAC, "v1,")), sign.CodeMalformed},
 	{"signature: no value", "a version alone is no signature", setHeader("webhook-signature", "v1,"), sign.CodeMalformed},
-	{"signature: in capitals", "versions are exact: V1 is another one, which is not known", setHeader("webhook-signature", strings.Replace(webhookHMAC, "v1", "V1", 1)), sign.ReasonWrongAlgorithm},
-	{"signature: Ed25519 for an HMAC key", "the message cannot choose the algorithm", setHeader("webhook-signature", webhookEd25519), sign.ReasonWrongAlgorithm},
-	{"signature: of a version to come", "what is not known proves nothing", setHeader("webhook-signature", "v2,"+strings.Repeat("A", 44)), sign.ReasonWrongAlgorithm},
-	{"list: a good one among others", "a sender that changes its secret signs with both", setHeader("webhook-signature", "v2,x v1,"+strings.Repeat("A", 43)+"= "+webhookHMAC+" "+webhookEd25519), nil},
+	{"signature: in capitals", "versions are exact: V1 is another one, which is not known",
+		setHeader("webhook-signature", strings.Replace(webhookHMAC, "v1", "V1", 1)), sign.ReasonWrongAlgorithm},
+	{"signature: Ed25519 for an HMAC key", "the message cannot choose the algorithm",
+		setHeader("webhook-signature", webhookEd25519), sign.ReasonWrongAlgorithm},
+	{"signature: of a version to come", "what is not known proves nothing", setHeader("webhook-signature", "v2,"+strings.Repeat("A", 44)),
+		sign.ReasonWrongAlgorithm},
+	{"list: a good one among others", "a sender that changes its secret signs with both",
+		setHeader("webhook-signature", "v2,x v1,"+strings.Repeat("A", 43)+"= "+webhookHMAC+" "+webhookEd25519), nil},
 	{"list: eight", "the last of eight is looked at", setHeader("webhook-signature", strings.Repeat("v2,x ", 7)+webhookHMAC), nil},
-	{"list: a bad one beside a good one", "what is malformed is not read half", setHeader("webhook-signature", webhookHMAC+" v1,AAAA"), sign.CodeMalformed},
+	{"list: a bad one beside a good one", "what is malformed is not read half",
+		setHeader("webhook-signature", webhookHMAC+" v1,AAAA"), sign.CodeMalformed},
 	{"list: a version alone", "nor is what has no value", setHeader("webhook-signature", "v2, "+webhookHMAC), sign.CodeMalformed},
 	{"list: two blanks", "one separator", setHeader("webhook-signature", webhookHMAC+"  "+webhookHMAC), sign.CodeMalformed},
 	{"list: commas", "one separator", setHeader("webhook-signature", webhookHMAC+","+webhookHMAC), sign.CodeMalformed},
-	{"Idempotency-Key", "it looks as if it counted, and anybody on the way can change it", setHeader("Idempotency-Key", `"k-1"`), sign.ReasonUncovered},
+	{"Idempotency-Key", "it looks as if it counted, and anybody on the way can change it",
+		setHeader("Idempotency-Key", `"k-1"`), sign.ReasonUncovered},
 	{"Idempotency-Key twice", "said before it is looked at what is signed", func(r *http.Request) {
 		r.Header["Idempotency-Key"] = []string{"a", "b"}
 	}, sign.CodeDuplicateHeader},
-	{"Content-Encoding", "the handler would get another body than the one that was signed", setHeader("Content-Encoding", "gzip"), sign.ReasonUncovered},
+	{"Content-Encoding", "the handler would get another body than the one that was signed",
+		setHeader("Content-Encoding", "gzip"), sign.ReasonUncovered},
 	{"path", "NOT signed: a key for each endpoint", func(r *http.Request) { r.URL.Path = "/other" }, nil},
-	{"method", "it is not signed, and a guard would take PUT for another operation", func(r *http.Request) { r.Method = "PUT" }, sign.ReasonUncovered},
+	{"method", "it is not signed, and a guard would take PUT for another operation",
+		func(r *http.Request) { r.Method = "PUT" }, sign.ReasonUncovered},
 	{"Content-Type", "NOT signed", setHeader("Content-Type", "text/plain"), nil},
 }
 
@@ -224,7 +236,8 @@ func TestWebhookAttacks(t *testing.T) {
 			v := webhookVerifier(standard, key)
 			require.ErrorIs(t, verifyWebhook(t, v, r), c.want, c.why)
 			if c.want != nil {
-				require.NoError(t, verifyWebhook(t, v, webhookDelivery(t, standard, key)), "the good delivery's nonce must not have been used up")
+				require.NoError(t, verifyWebhook(t, v, webhookDelivery(t, standard, key)),
+					"the good delivery's nonce must not have been used up")
 			}
 		})
 	}
@@ -232,14 +245,16 @@ func TestWebhookAttacks(t *testing.T) {
 
 // While a secret is changed, the sender signs with both.
 func TestWebhookRotation(t *testing.T) {
-	old, next := webhookKey(webhookSecret), webhookKey("whsec_"+base64.StdEncoding.EncodeToString([]byte("the secret of the next year, and on")))
+	old, next := webhookKey(webhookSecret),
+		webhookKey("whsec_"+base64.StdEncoding.EncodeToString([]byte("the secret of the next year, and on")))
 	public, private := webhookKey(webhookPublic), webhookKey(webhookPrivate)
 	both := webhook.StandardConfig{AlsoSign: []*sign.Key{old}}
 	for _, c := range []struct{ signer, known *sign.Key }{{next, old}, {next, next}, {private, old}, {private, public}} {
 		require.NoError(t, verifyWebhook(t, webhookVerifier(standard, c.known), webhookDelivery(t, both, c.signer)))
 	}
 	require.ErrorIs(t, verifyWebhook(t, webhookVerifier(standard, next), webhookDelivery(t, both, old)), sign.ReasonBadSignature)
-	require.NoError(t, verifyWebhook(t, webhookVerifier(standard, old, public), webhookDelivery(t, standard, private)), "from HMAC to Ed25519")
+	require.NoError(t, verifyWebhook(t, webhookVerifier(standard, old, public), webhookDelivery(t, standard, private)),
+		"from HMAC to Ed25519")
 }
 
 // Of eight keys and eight signatures there are 64 pairs, and whoever sends a message chooses the signatures: 16
@@ -305,23 +320,28 @@ func TestWebhookOptions(t *testing.T) {
 
 	rsa, _ := fixture.Pair("rsa", fixture.Private().RSA)
 	_, err := webhook.NewStandard(webhook.StandardConfig{
-		ID: "a b", Timestamp: "Host", Signature: "host", KeyID: "a b", AlsoSign: []*sign.Key{nil, webhookKey(webhookPublic), rsa, key, key, key, key, key},
+		ID: "a b", Timestamp: "Host", Signature: "host", KeyID: "a b",
+		AlsoSign: []*sign.Key{nil, webhookKey(webhookPublic), rsa, key, key, key, key, key},
 	})
 	require.Equal(t, []string{
-		"webhook.StandardConfig.ID", "webhook.StandardConfig.Timestamp", "webhook.StandardConfig.Signature", "webhook.StandardConfig", "webhook.StandardConfig.KeyID",
-		"webhook.StandardConfig.AlsoSign", "webhook.StandardConfig.AlsoSign", "webhook.StandardConfig.AlsoSign", "webhook.StandardConfig.AlsoSign",
+		"webhook.StandardConfig.ID", "webhook.StandardConfig.Timestamp", "webhook.StandardConfig.Signature", "webhook.StandardConfig",
+		"webhook.StandardConfig.KeyID", "webhook.StandardConfig.AlsoSign", "webhook.StandardConfig.AlsoSign",
+		"webhook.StandardConfig.AlsoSign", "webhook.StandardConfig.AlsoSign",
 	}, fixture.ConfigErrors(t, err))
 }
 
 // Both sides show the same text, without the body.
 func TestWebhookSigningString(t *testing.T) {
 	key, scheme := webhookKey(webhookSecret), sign.Must(webhook.NewStandard(standard))
-	const signed = "msg_p5jXN8AQM9LWM0D4loKWxJek.1614265330.[20 bytes, SHA-256 ae858931f67887e8150d6f96c9fe03062c1df36b4464c4ddc8e002c084d5d198]"
+	const signed = "msg_p5jXN8AQM9LWM0D4loKWxJek.1614265330.[20 bytes, SHA-256 " +
+		"ae858931f67887e8150d6f96c9fe03062c1df36b4464c4ddc8e002c084d5d198]"
 	r := signtest.NewRequest(t, nil, "http://shop.test/", webhookPayload, "Webhook-Id", webhookMessageID)
 	at := func() time.Time { return webhookTime }
-	fixture.Sign(t, r, key, sign.RequestOptions{Scheme: scheme, Clock: at, Observe: func(_ *http.Request, text string) { require.Equal(t, signed, text) }})
+	fixture.Sign(t, r, key,
+		sign.RequestOptions{Scheme: scheme, Clock: at, Observe: func(_ *http.Request, text string) { require.Equal(t, signed, text) }})
 	var event fixture.Observer
-	for timestamp, want := range map[string]string{"1614265330": signed, "1614265000": webhookMessageID + ".1614265000.[the body was not read]", "x": ""} {
+	for timestamp, want := range map[string]string{"1614265330": signed, "1614265000": webhookMessageID +
+		".1614265000.[the body was not read]", "x": ""} {
 		r.Header.Set("webhook-timestamp", timestamp)
 		err := fixture.Verify(t, sign.Config{Scheme: scheme, Clock: at, Observe: event.Observe}, r, key)
 		require.Equal(t, want == signed, err == nil)
@@ -366,9 +386,10 @@ func FuzzWebhookSignatures(f *testing.F) {
 	f.Add("v2,x v1,\n" + webhookHMAC)
 	f.Add(strings.Repeat("v1, ", 9))
 	for _, seed := range []string{
-		"v1,====", "v1,", webhookHMAC[:24], webhookHMAC + "AAAA", strings.TrimRight(webhookHMAC, "="), strings.Replace(webhookHMAC, "OE=", "OF=", 1), webhookHMAC[:10] + "\n" + webhookHMAC[10:],
-		strings.NewReplacer("+", "-", "/", "_").Replace(webhookHMAC), "v1,83484cf52b04f8e4cf2531adfed9882ad4b2665137b852442d594d20e2c9d4e1", strings.Replace(webhookHMAC, "v1", "v1a", 1),
-		strings.Repeat("v2,x ", 8) + webhookHMAC, webhookHMAC + " v1,AAAA",
+		"v1,====", "v1,", webhookHMAC[:24], webhookHMAC + "AAAA", strings.TrimRight(webhookHMAC, "="),
+		strings.Replace(webhookHMAC, "OE=", "OF=", 1), webhookHMAC[:10] + "\n" + webhookHMAC[10:],
+		strings.NewReplacer("+", "-", "/", "_").Replace(webhookHMAC), "v1,83484cf52b04f8e4cf2531adfed9882ad4b2665137b852442d594d20e2c9d4e1",
+		strings.Replace(webhookHMAC, "v1", "v1a", 1), strings.Repeat("v2,x ", 8) + webhookHMAC, webhookHMAC + " v1,AAAA",
 	} {
 		f.Add(seed)
 	}

@@ -37,7 +37,8 @@ import (
 )
 
 // notMutated are the packages that are not released, or are for tests, documentation and browsers.
-var notMutated = regexp.MustCompile(`^(docs|js|(benchmarks|examples|sign/interop)(/.*)?|internal/([^r].*|race|rehearsal)|core/(adaptertest|storetest|internal/keycases)|sign/(signtest|internal/fixture))$`)
+var notMutated = regexp.MustCompile(`^(docs|js|(benchmarks|examples|sign/interop)(/.*)?|internal/([^r].*|race|rehearsal)|` +
+	`core/(adaptertest|storetest|internal/keycases)|sign/(signtest|internal/fixture))$`)
 
 // dependents are packages whose tests may catch what those of the package itself do not.
 var dependents = map[string]string{
@@ -287,50 +288,69 @@ var (
 )
 
 // mutantsOf returns the mutants of a file of Go or Lua. Those of a room share repeats.
-func mutantsOf(file, seed string, repeats map[string]int) (mutants []mutant, err error) {
-	src, err := os.ReadFile(filepath.Join("..", file))
+func mutantsOf(file, seed string, repeats map[string]int) ([]mutant, error) {
+	text, err := os.ReadFile(filepath.Join("..", file))
 	if err != nil {
 		return nil, err
 	}
-	helper := "\nfunc zeroOf[T any](T) (zero T) { return }\n"
-	put := func(begin, end int, text string) {
-		line := bytes.LastIndexByte(src[:begin], '\n') + 1
-		rest, _, _ := bytes.Cut(src[begin:], []byte("\n"))
-		change := fmt.Sprintf("%s -> %s", brief(string(src[begin:end])), cmp.Or(brief(text), "nothing"))
-		// The rank is made of what is in the line: where a commit leaves that as it is, the seed chooses the same mutants.
-		key := fmt.Sprintf("%s\n%s\n%s\n%s\n%s", seed, filepath.Dir(file), bytes.TrimSpace(src[line:begin]), rest, change)
-		repeats[key]++
-		mutants = append(mutants, mutant{
-			name:   fmt.Sprintf("%s:%d:%d: %s", file, 1+bytes.Count(src[:begin], []byte("\n")), 1+begin-line, change),
-			file:   file,
-			source: func() []byte { return slices.Concat(src[:begin], []byte(text), src[end:], []byte(helper)) },
-			rank:   fmt.Sprintf("%x", sha256.Sum256(fmt.Append(nil, key, repeats[key]))),
-		})
-	}
-	swapIn := func(code []byte, offset int) {
-		for _, at := range operator.FindAllSubmatchIndex(code, -1) {
-			to := swaps[string(code[at[2]:at[3]])]
-			put(offset+at[2], offset+at[3], strings.Replace(to, "!=", "~=", 1))
-		}
-	}
+	s := &source{file: file, seed: seed, text: text, repeats: repeats}
 	if filepath.Ext(file) == ".lua" {
-		helper = ""
-		code := luaComment.ReplaceAllFunc(src, func(c []byte) []byte { return bytes.Repeat([]byte(" "), len(c)) })
-		for _, at := range luaStatement.FindAllSubmatchIndex(code, -1) {
-			put(at[2], at[3], "")
-		}
-		swapIn(code, 0)
-		return mutants, nil
+		s.changeLua()
+		return s.mutants, nil
 	}
+	err = s.changeGo()
+	return s.mutants, err
+}
 
-	fset := token.NewFileSet()
-	parsed, err := parser.ParseFile(fset, file, src, parser.SkipObjectResolution|parser.ParseComments)
-	if err != nil || ast.IsGenerated(parsed) {
-		return nil, err
+// source is a file, and what has been made of it.
+type source struct {
+	file, seed string
+	text       []byte
+	helper     string         // what the changed file has at its end
+	positions  *token.FileSet // of Go
+	repeats    map[string]int
+	mutants    []mutant
+}
+
+// put adds a mutant: the file with other text in place of what is between begin and end.
+func (s *source) put(begin, end int, text string) {
+	line := bytes.LastIndexByte(s.text[:begin], '\n') + 1
+	rest, _, _ := bytes.Cut(s.text[begin:], []byte("\n"))
+	change := fmt.Sprintf("%s -> %s", brief(string(s.text[begin:end])), cmp.Or(brief(text), "nothing"))
+	// The rank is made of what is in the line: where a commit leaves that as it is, the seed chooses the same mutants.
+	key := fmt.Sprintf("%s\n%s\n%s\n%s\n%s", s.seed, filepath.Dir(s.file), bytes.TrimSpace(s.text[line:begin]), rest, change)
+	s.repeats[key]++
+	s.mutants = append(s.mutants, mutant{
+		name:   fmt.Sprintf("%s:%d:%d: %s", s.file, 1+bytes.Count(s.text[:begin], []byte("\n")), 1+begin-line, change),
+		file:   s.file,
+		source: func() []byte { return slices.Concat(s.text[:begin], []byte(text), s.text[end:], []byte(s.helper)) },
+		rank:   fmt.Sprintf("%x", sha256.Sum256(fmt.Append(nil, key, s.repeats[key]))),
+	})
+}
+
+// swapIn changes the operators in a piece of SQL or Lua that is at offset.
+func (s *source) swapIn(code []byte, offset int) {
+	for _, at := range operator.FindAllSubmatchIndex(code, -1) {
+		to := swaps[string(code[at[2]:at[3]])]
+		s.put(offset+at[2], offset+at[3], strings.Replace(to, "!=", "~=", 1))
 	}
-	at := func(p token.Pos) int { return fset.Position(p).Offset }
-	text := func(n ast.Node) string { return string(src[at(n.Pos()):at(n.End())]) }
-	replace := func(n ast.Node, by string) { put(at(n.Pos()), at(n.End()), by) }
+}
+
+func (s *source) changeLua() {
+	code := luaComment.ReplaceAllFunc(s.text, func(c []byte) []byte { return bytes.Repeat([]byte(" "), len(c)) })
+	for _, at := range luaStatement.FindAllSubmatchIndex(code, -1) {
+		s.put(at[2], at[3], "")
+	}
+	s.swapIn(code, 0)
+}
+
+func (s *source) changeGo() error {
+	s.positions = token.NewFileSet()
+	parsed, err := parser.ParseFile(s.positions, s.file, s.text, parser.SkipObjectResolution|parser.ParseComments)
+	if err != nil || ast.IsGenerated(parsed) {
+		return err
+	}
+	s.helper = "\nfunc zeroOf[T any](T) (zero T) { return }\n"
 	var forPost ast.Node
 	ast.PreorderStack(parsed, nil, func(n ast.Node, stack []ast.Node) bool {
 		switch n := n.(type) {
@@ -338,49 +358,71 @@ func mutantsOf(file, seed string, repeats map[string]int) (mutants []mutant, err
 			return false
 		case *ast.ForStmt:
 			forPost = n.Post // without it, the loop does not end
-		case *ast.ExprStmt, *ast.IncDecStmt, *ast.DeferStmt, *ast.GoStmt, *ast.SendStmt, *ast.BranchStmt:
-			if n != forPost {
-				replace(n, "")
-			}
-		case *ast.AssignStmt:
-			if n.Tok != token.DEFINE {
-				replace(n, "")
-			}
-		case *ast.CaseClause:
-			if n.List != nil && n.Body != nil {
-				replace(n, "")
-			}
-		case *ast.IfStmt:
-			replace(n.Cond, "!("+text(n.Cond)+")")
-		case *ast.BinaryExpr:
-			if to := swaps[n.Op.String()]; to != "" {
-				put(at(n.OpPos), at(n.OpPos)+len(n.Op.String()), to)
-			}
-		case *ast.Ident:
-			if n.Name == "true" || n.Name == "false" {
-				replace(n, "!"+n.Name)
-			}
-		case *ast.BasicLit:
-			if n.Kind == token.INT {
-				replace(n, "("+n.Value+" + 1)")
-			}
-			if n.Kind == token.STRING && isSQL.MatchString(n.Value) {
-				swapIn([]byte(n.Value), at(n.Pos()))
-			}
 		case *ast.ReturnStmt:
 			if _, ok := stack[len(stack)-2].(*ast.IfStmt); ok {
-				replace(n, "")
+				s.replace(n, "")
 			}
 			for _, result := range n.Results {
-				if old := text(result); !isZero.MatchString(old) {
-					replace(result, "zeroOf("+old+")")
+				if old := s.textOf(result); !isZero.MatchString(old) {
+					s.replace(result, "zeroOf("+old+")")
 				}
 			}
+		case ast.Stmt:
+			if n != forPost {
+				s.changeStatement(n)
+			}
+		default:
+			s.changeExpression(n)
 		}
 		return true
 	})
-	return mutants, nil
+	return nil
 }
+
+func (s *source) changeStatement(n ast.Stmt) {
+	switch n := n.(type) {
+	case *ast.ExprStmt, *ast.IncDecStmt, *ast.DeferStmt, *ast.GoStmt, *ast.SendStmt, *ast.BranchStmt:
+		s.replace(n, "")
+	case *ast.AssignStmt:
+		if n.Tok != token.DEFINE {
+			s.replace(n, "")
+		}
+	case *ast.CaseClause:
+		if n.List != nil && n.Body != nil {
+			s.replace(n, "")
+		}
+	case *ast.IfStmt:
+		s.replace(n.Cond, "!("+s.textOf(n.Cond)+")")
+	}
+}
+
+func (s *source) changeExpression(n ast.Node) {
+	switch n := n.(type) {
+	case *ast.BinaryExpr:
+		if to := swaps[n.Op.String()]; to != "" {
+			s.put(s.offset(n.OpPos), s.offset(n.OpPos)+len(n.Op.String()), to)
+		}
+	case *ast.Ident:
+		if n.Name == "true" || n.Name == "false" {
+			s.replace(n, "!"+n.Name)
+		}
+	case *ast.BasicLit:
+		if n.Kind == token.INT {
+			s.replace(n, "("+n.Value+" + 1)")
+		}
+		if n.Kind == token.STRING && isSQL.MatchString(n.Value) {
+			s.swapIn([]byte(n.Value), s.offset(n.Pos()))
+		}
+	}
+}
+
+func (s *source) offset(p token.Pos) int { return s.positions.Position(p).Offset }
+
+func (s *source) textOf(n ast.Node) string {
+	return string(s.text[s.offset(n.Pos()):s.offset(n.End())])
+}
+
+func (s *source) replace(n ast.Node, by string) { s.put(s.offset(n.Pos()), s.offset(n.End()), by) }
 
 // brief returns the beginning of a text, in one line.
 func brief(text string) string {

@@ -34,9 +34,12 @@ func f(n int) (string, error) {
 		return changes, ranks
 	}
 	changes, ranks := found("p.go", program)
-	require.Equal(t, []string{":4:5: n < 2 && g(n) != nil -> !(n < 2 && g(n) != nil)", ":4:11: && -> ||", ":4:7: < -> <=", ":4:9: 2 -> (2 + 1)",
-		":4:19: != -> ==", ":5:3: return \"\", g(n) -> nothing", ":5:14: g(n) -> zeroOf(g(n))", ":7:11: 0 -> (0 + 1)", ":7:16: < -> <=", ":8:3: n += i -> nothing",
-		`:10:9: query("SELECT 1 WHERE a <= b AND c") -> zeroOf(query("SELECT 1 WHERE a <= b AND c"))`, ":10:33: <= -> <", ":10:38: AND -> OR"}, changes)
+	require.Equal(t, []string{":4:5: n < 2 && g(n) != nil -> !(n < 2 && g(n) != nil)", ":4:11: && -> ||",
+		":4:7: < -> <=", ":4:9: 2 -> (2 + 1)",
+		":4:19: != -> ==", ":5:3: return \"\", g(n) -> nothing", ":5:14: g(n) -> zeroOf(g(n))", ":7:11: 0 -> (0 + 1)",
+		":7:16: < -> <=", ":8:3: n += i -> nothing",
+		`:10:9: query("SELECT 1 WHERE a <= b AND c") -> zeroOf(query("SELECT 1 WHERE a <= b AND c"))`,
+		":10:33: <= -> <", ":10:38: AND -> OR"}, changes)
 	_, moved := found("p.go", "// a new line\n"+program)
 	require.Equal(t, ranks, moved)
 	changes, _ = found("p.lua", script)

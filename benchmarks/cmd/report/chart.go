@@ -39,14 +39,16 @@ func draw(rs *results) []chart {
 	add(chart{
 		file: "cost-by-framework.svg", title: "What a guard adds to a request", axis: "time added, in µs",
 		description: "Over the bare framework; JSON body of 200 bytes, store in the process, no network. Less is better.",
-		groups:      []string{"gin", "echo", "echo5", "fiber", "fiber3", "nethttp"}, series: []string{"client-key-first", "replay", "parameter-key-first", "parameter-key-replay"},
+		groups:      []string{"gin", "echo", "echo5", "fiber", "fiber3", "nethttp"},
+		series:      []string{"client-key-first", "replay", "parameter-key-first", "parameter-key-replay"},
 	}, "", func(s, g string) float64 {
 		return target{unit: "ns/op", row: "Matrix/" + g + "/" + s + "/memory", minus: "Matrix/" + g + "/bare/none"}.reach(rs) / 1000
 	})
 	add(chart{
 		file: "cost-by-size.svg", title: "What a key made of the parameters costs", axis: "time per key", log: true, joined: true,
 		description: "By the size of the body, and what it is compared with. Less is better.",
-		groups:      []string{"200B", "4KiB", "64KiB", "1MiB"}, series: []string{"json/key", "form/key", "multipart/key", "binary/key", "json/jsontext-md5", "binary/md5"},
+		groups:      []string{"200B", "4KiB", "64KiB", "1MiB"},
+		series:      []string{"json/key", "form/key", "multipart/key", "binary/key", "json/jsontext-md5", "binary/md5"},
 	}, "ns/op", func(s, g string) float64 {
 		kind, way, _ := strings.Cut(s, "/")
 		return rs.median("Keys/"+kind+"/"+g+"/"+way, "ns/op")
@@ -61,15 +63,17 @@ func draw(rs *results) []chart {
 	add(chart{
 		file: "latency.svg", title: "Latency over TCP, by the share of duplicates", axis: "latency", log: true,
 		description: "Gin in an open loop at half of the highest throughput, counted from when each request was due. Less is better.",
-		groups:      []string{"memory, 0 %", "memory, 10 %", "memory, 90 %", "redis2, 0 %", "redis2, 10 %", "redis2, 90 %"}, series: []string{"p50", "p99", "p99.9"},
+		groups:      []string{"memory, 0 %", "memory, 10 %", "memory, 90 %", "redis2, 0 %", "redis2, 10 %", "redis2, 90 %"},
+		series:      []string{"p50", "p99", "p99.9"},
 	}, "p50-ns", func(s, g string) float64 {
 		store, share, _ := strings.Cut(strings.TrimSuffix(g, " %"), ", ")
 		return rs.median("Load/gin/"+store+"/open/connections=64/duplicates="+share, s+"-ns")
 	})
 	add(chart{
 		file: "memory.svg", title: "Memory that a record takes", axis: "bytes per record", limit: recordLimit,
-		description: "The store in the process, by the number of live records: bytes beyond key and response. Dashed: the target. Less is better.",
-		groups:      []string{"1k", "100k", "1M", "5M"}, series: []string{"memstore"},
+		description: "The store in the process, by the number of live records: bytes beyond key and " +
+			"response. Dashed: the target. Less is better.",
+		groups: []string{"1k", "100k", "1M", "5M"}, series: []string{"memstore"},
 	}, "B/record", func(_, g string) float64 { return rs.median("Memstore/"+g+"/operation", "B/record") })
 	return charts
 }
@@ -99,9 +103,12 @@ func (c chart) svg() []byte {
 		w.WriteString("</text>\n")
 	}
 	line := func(y, opacity float64, dashes string) {
-		fmt.Fprintf(w, `<line x1="%g" x2="%g" y1="%.1f" y2="%.1f" stroke="#76808b" stroke-opacity="%g" stroke-dasharray="%s"/>`+"\n", left, width-right, y, y, opacity, dashes)
+		fmt.Fprintf(w, `<line x1="%g" x2="%g" y1="%.1f" y2="%.1f" stroke="#76808b" stroke-opacity="%g" stroke-dasharray="%s"/>`+"\n",
+			left, width-right, y, y, opacity, dashes)
 	}
-	fmt.Fprintf(w, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %g %g" role="img" font-family="-apple-system,'Segoe UI','Noto Sans','DejaVu Sans',Helvetica,Arial,sans-serif">`+"\n<title>%s</title>\n", width, height, c.title)
+	fmt.Fprintf(w, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %g %g" role="img" `+
+		`font-family="-apple-system,'Segoe UI','Noto Sans','DejaVu Sans',Helvetica,Arial,sans-serif">`+
+		"\n<title>%s</title>\n", width, height, c.title)
 	text(16, 26, "start", 17, c.title)
 	text(16, 46, "start", 12, c.description)
 	text(16, 68, "start", 12, c.axis)
@@ -154,7 +161,8 @@ func (c chart) svg() []byte {
 				}
 			default:
 				x += bar * (float64(s) - float64(len(c.series)-1)/2)
-				fmt.Fprintf(w, `<rect x="%.1f" y="%.1f" width="%.1f" height="%.1f" fill="%s"/>`+"\n", x-bar/2+1.5, y(v), bar-3, y(0)-y(v), palette[s])
+				fmt.Fprintf(w, `<rect x="%.1f" y="%.1f" width="%.1f" height="%.1f" fill="%s"/>`+"\n",
+					x-bar/2+1.5, y(v), bar-3, y(0)-y(v), palette[s])
 				text(x, y(v)-5, "middle", 11, c.label(v))
 			}
 		}

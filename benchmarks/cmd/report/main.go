@@ -80,7 +80,8 @@ func measure(file, bench string, quick bool, count int) error {
 		rounds, brief, long, messages = cmp.Or(count, 1), "10ms", "100ms", "2000x"
 	}
 	results := &bytes.Buffer{}
-	fmt.Fprintf(results, "goversion: %s\ncores: %d\ndate: %s\n", runtime.Version(), runtime.NumCPU(), time.Now().UTC().Format(time.DateOnly))
+	fmt.Fprintf(results, "goversion: %s\ncores: %d\ndate: %s\n", runtime.Version(), runtime.NumCPU(),
+		time.Now().UTC().Format(time.DateOnly))
 	for round := range rounds {
 		for _, bench := range benchmarks {
 			fmt.Fprintf(os.Stderr, "round %d of %d: %s\n", round+1, rounds, bench.function)
@@ -93,7 +94,8 @@ func measure(file, bench string, quick bool, count int) error {
 			case "BenchmarkConsumer":
 				benchtime = messages // the broker takes a while to say that it has none left
 			}
-			c := exec.Command(bench.program, "-test.run", "^$", "-test.bench", "^"+bench.function+"$", fmt.Sprint("-test.benchmem=", memory), "-test.benchtime", benchtime,
+			c := exec.Command(bench.program, "-test.run", "^$", "-test.bench", "^"+bench.function+"$",
+				fmt.Sprint("-test.benchmem=", memory), "-test.benchtime", benchtime,
 				"-test.timeout", "0", fmt.Sprintf("-test.short=%t", quick || round > 0)) // the largest store takes a while: once is enough
 			before, said := results.Len(), &bytes.Buffer{}
 			c.Stdout, c.Stderr = results, said

@@ -18,34 +18,57 @@ type table struct {
 }
 
 var tables = []table{
-	{"Matrix", "One request after the other, without a network: a JSON body of 200 bytes, answered with 201. The ratio is to the bare framework.",
+	{"Matrix",
+		"One request after the other, without a network: a JSON body of 200 bytes, answered with 201. The ratio is to the bare framework.",
 		`^Matrix/(\w+)/[^b].*`, "Matrix/$1/bare/none", ""},
-	{"FiberPeer", "A guard on Fiber beside Fiber's own idempotency middleware, each with its in-process store. The ratio is to Fiber's own.",
+	{"FiberPeer",
+		"A guard on Fiber beside Fiber's own idempotency middleware, each with its in-process store. The ratio is to Fiber's own.",
 		`^FiberPeer/ours.*-(\w+)`, "FiberPeer/own-$1", ""},
 	{"Fiber3Peer", "The same on Fiber v3, beside its own middleware.",
 		`^Fiber3Peer/ours.*-(\w+)`, "Fiber3Peer/own-$1", ""},
-	{"RedisPeer", "64 goroutines on one Redis: a whole operation (claim and result) and a replay. The ratio is to rueidis with plain commands, which compare no owner; \"scripts\" is rueidis sending what the store sends.",
+	{"RedisPeer", "64 goroutines on one Redis: a whole operation (claim and result) and a replay. The ratio is to rueidis with plain " +
+		"commands, which compare no owner; \"scripts\" is rueidis sending what the store sends.",
 		`^RedisPeer/(\w+)/[^c].*|^RedisPeer/(\w+)/cached`, "RedisPeer/$1$2/commands", ""},
-	{"Keys", "The key of a request made of its parameters, by kind and size of the body, and jsontext's canonical form. The ratio is to the MD5 of the same bytes.",
+	{"Keys", "The key of a request made of its parameters, by kind and size of the body, and jsontext's canonical form. The " +
+		"ratio is to the MD5 of the same bytes.",
 		`^Keys/(\w+/\w+)/(?:key|jsontext.*)`, "Keys/$1/md5", ""},
-	{"Body", "A request whose handler reads the whole body, and whose key is made of it. The ratio is to the bare framework; \"none\" is the MD5 of the same bytes, alone and after they were read into memory of their own.",
+	{"Body", "A request whose handler reads the whole body, and whose key is made of it. The ratio is to the bare framework; \"none\" is " +
+		"the MD5 of the same bytes, alone and after they were read into memory of their own.",
 		`^Body/(.*)/guarded`, "Body/$1/bare", ""},
-	{"Sign", "Verifying a signed message with a body of 200 bytes, without the store of nonces. The ratio is to the two hashes that v1 can't do without.",
+	{"Sign", "Verifying a signed message with a body of 200 bytes, without the store of nonces. The ratio is to " +
+		"the two hashes that v1 can't do without.",
 		`^Sign/[^f].*`, "Sign/floor", ""},
-	{"Token", "Issuing a one-shot token, and using it on net/http with the store in memory, beside the same request with a client key.", "", "", ""},
-	{"Memstore", "The store in the process, by how many records it holds. B/record is beyond key and response; the percentiles are of single calls of Acquire, by the wall clock, and max-cpu is the most processor time that one took.", "", "", ""},
-	{"Wait", "From the end of a run until all duplicates that wait for it are answered, each with 4 KiB: how often the store is looked at and watched for them, and on Redis the round trips (one is the run's own) and what it sends.", "", "", ""},
+	{"Token", "Issuing a one-shot token, and using it on net/http with the store in memory, beside the same request with a client key.",
+		"", "", ""},
+	{"Memstore", "The store in the process, by how many records it holds. B/record is beyond key and response; the percentiles are of " +
+		"single calls of Acquire, by the wall clock, and max-cpu is the most processor time that one took.", "", "", ""},
+	{"Wait",
+		"From the end of a run until all duplicates that wait for it are answered, each with 4 KiB: how often the store is looked at and " +
+			"watched for them, and on Redis the round trips (one is the run's own) and what it sends.", "", "", ""},
 	{"Do", "An operation that is not HTTP.", "", "", ""},
-	{"Step", "The same with so many steps, each with a result of 100 bytes, or with a derived key: on Redis also the round trips and what it receives.", "", "", ""},
-	{"Observers", "A first call of a task and its replay, which are five events, by who is told of them.", `^Observers/(?:nothing|promidem|otelidem)`, "Observers/nobody", ""},
-	{"Seal", "What core.Config.Seal adds to a request on net/http, with the store in memory. The ratio is to the same without it.", `^Seal/(.*)/sealed`, "Seal/$1/plain", ""},
-	{"Client", "A RoundTrip with a body of 200 bytes through idemclient.Transport, without a network and over TCP. The ratio is to the bare one.",
+	{"Step", "The same with so many steps, each with a result of 100 bytes, or with a derived key: on Redis also the round " +
+		"trips and what it receives.", "", "", ""},
+	{"Observers", "A first call of a task and its replay, which are five events, by who is told of them.",
+		`^Observers/(?:nothing|promidem|otelidem)`, "Observers/nobody", ""},
+	{"Seal", "What core.Config.Seal adds to a request on net/http, with the store in memory. The ratio is to the same without it.",
+		`^Seal/(.*)/sealed`, "Seal/$1/plain", ""},
+	{"Client",
+		"A RoundTrip with a body of 200 bytes through idemclient.Transport, without a network and over TCP. The ratio is to the bare one.",
 		`^Client/(tcp-)?(?:passed|safe|keyed.*)`, "Client/${1}bare", ""},
 	{"Query", "A handler that asks PostgreSQL a question of a millisecond, with a guard and without. The ratio is to the bare framework.",
 		`^Query/(\w+)/[^b].*`, "Query/$1/bare/none", ""},
-	{"Consumer", "A consumer of distinct messages from RabbitMQ, whose function does nothing. The ratio is to a bare one that acknowledges each message.",
+	{"Consumer", "A consumer of distinct messages from RabbitMQ, whose function does nothing. The ratio is to a " +
+		"bare one that acknowledges each message.",
 		`^Consumer/(\w+)/[^b].*`, "Consumer/$1/bare", "msg/s"},
-	{"Load", "Over TCP: a service in a process of its own with half of the cores, or two behind one Redis, and connections that stay open, from a client on the same machine. In a closed loop each connection sends when it has its answer; in an open one requests are due at a fixed rate, half of what the closed loop reached, and latency counts from when they were due. A replay asks again for an operation that has been answered, a duplicate for any, both for one of the latest 1024. \"own\" is the framework's own middleware. Each run has asserted that every operation was carried out exactly once, and before it was timed that each connection is answered as it should be. service-cpu is the processor time of the services for a request, and cores are how many either side has kept busy. A client costs about as much as bare Fiber does: where the service does not fill what it has, its rate is bounded by the client, by Redis or by others on the machine, and service-cpu is what to compare. The ratio of a closed loop is to the one without a guard.",
+	{"Load", "Over TCP: a service in a process of its own with half of the cores, or two behind one Redis, and connections that stay " +
+		"open, from a client on the same machine. In a closed loop each connection sends when it has its answer; in an open one requests " +
+		"are due at a fixed rate, half of what the closed loop reached, and latency counts from when they were due. A replay asks " +
+		"again for an operation that has been answered, a duplicate for any, both for one of the latest 1024. \"own\" is the framework's " +
+		"own middleware. Each run has asserted that every operation was carried out exactly once, and before it was timed that " +
+		"each connection is answered as it should be. service-cpu is the processor time of the services for a request, and cores are " +
+		"how many either side has kept busy. A client costs about as much as bare Fiber does: where the service does not fill what it " +
+		"has, its rate is bounded by the client, by Redis or by others on the machine, and service-cpu is what to compare. The ratio of " +
+		"a closed loop is to the one without a guard.",
 		`^Load/(\w+)/(?:memory|redis2?|own)/closed/connections=(\d+)/.*`, "Load/$1/bare/closed/connections=$2/replays=10", "req/s"},
 }
 
@@ -67,43 +90,65 @@ func targets() []target {
 		first, replay float64
 	}{{"gin", 9, 3}, {"echo", 9, 3}, {"echo5", 9, 3}, {"fiber", 6, 2}, {"fiber3", 6, 2}} {
 		ts = append(ts,
-			target{what: fw.name + ", client key, first: allocations added", limit: fw.first, unit: "allocs/op", row: "Matrix/" + fw.name + "/client-key-first/memory", minus: "Matrix/" + fw.name + "/bare/none"},
-			target{what: fw.name + ", client key, replay: allocations added", limit: fw.replay, unit: "allocs/op", row: "Matrix/" + fw.name + "/replay/memory", minus: "Matrix/" + fw.name + "/bare/none"})
+			target{what: fw.name + ", client key, first: allocations added", limit: fw.first, unit: "allocs/op", row: "Matrix/" + fw.name +
+				"/client-key-first/memory", minus: "Matrix/" + fw.name + "/bare/none"},
+			target{what: fw.name + ", client key, replay: allocations added", limit: fw.replay, unit: "allocs/op",
+				row: "Matrix/" + fw.name + "/replay/memory", minus: "Matrix/" + fw.name + "/bare/none"})
 	}
 	const peer = ": time added, against what Fiber's own middleware adds"
 	for _, fw := range []struct{ name, table string }{{"fiber", "FiberPeer/"}, {"fiber3", "Fiber3Peer/"}} {
 		ts = append(ts,
-			target{what: fw.name + ", first" + peer, limit: 1.3, unit: "ns/op", row: fw.table + "ours-first", over: fw.table + "own-first", minus: fw.table + "bare"},
-			target{what: fw.name + ", replay" + peer, limit: 1.5, unit: "ns/op", row: fw.table + "ours-replay", over: fw.table + "own-replay", minus: fw.table + "bare"},
-			target{what: fw.name + ", first, by the key alone" + peer, limit: 1, unit: "ns/op", row: fw.table + "ours-unchecked-first", over: fw.table + "own-first", minus: fw.table + "bare"},
-			target{what: fw.name + ", replay, by the key alone" + peer, limit: 1, unit: "ns/op", row: fw.table + "ours-unchecked-replay", over: fw.table + "own-replay", minus: fw.table + "bare"})
+			target{what: fw.name + ", first" + peer, limit: 1.3, unit: "ns/op", row: fw.table + "ours-first",
+				over: fw.table + "own-first", minus: fw.table + "bare"},
+			target{what: fw.name + ", replay" + peer, limit: 1.5, unit: "ns/op", row: fw.table + "ours-replay",
+				over: fw.table + "own-replay", minus: fw.table + "bare"},
+			target{what: fw.name + ", first, by the key alone" + peer, limit: 1, unit: "ns/op", row: fw.table + "ours-unchecked-first",
+				over: fw.table + "own-first", minus: fw.table + "bare"},
+			target{what: fw.name + ", replay, by the key alone" + peer, limit: 1, unit: "ns/op", row: fw.table + "ours-unchecked-replay",
+				over: fw.table + "own-replay", minus: fw.table + "bare"})
 	}
 	ts = append(ts,
-		target{what: "parameter key of a JSON body of 200 B: time, against jsontext and MD5", limit: 0.5, unit: "ns/op", row: "Keys/json/200B/key", over: "Keys/json/200B/jsontext-md5"},
-		target{what: "parameter key of a JSON body of 200 B: allocations, the key's own included", limit: 1, unit: "allocs/op", row: "Keys/json/200B/key"},
-		target{what: "binary body of 1 MiB: time, against its MD5", limit: 1.1, unit: "ns/op", row: "Keys/binary/1MiB/key", over: "Keys/binary/1MiB/md5"},
-		target{what: "JSON body of 1 MiB: time, against its MD5", limit: 2.5, unit: "ns/op", row: "Keys/json/1MiB/key", over: "Keys/json/1MiB/md5"})
+		target{what: "parameter key of a JSON body of 200 B: time, against jsontext and MD5", limit: 0.5, unit: "ns/op",
+			row: "Keys/json/200B/key", over: "Keys/json/200B/jsontext-md5"},
+		target{what: "parameter key of a JSON body of 200 B: allocations, the key's own included", limit: 1,
+			unit: "allocs/op", row: "Keys/json/200B/key"},
+		target{what: "binary body of 1 MiB: time, against its MD5", limit: 1.1, unit: "ns/op",
+			row: "Keys/binary/1MiB/key", over: "Keys/binary/1MiB/md5"},
+		target{what: "JSON body of 1 MiB: time, against its MD5", limit: 2.5, unit: "ns/op",
+			row: "Keys/json/1MiB/key", over: "Keys/json/1MiB/md5"})
 	for _, fw := range []string{"nethttp", "gin", "echo", "echo5", "fiber", "fiber3"} {
-		ts = append(ts, target{what: fw + ", binary body of 1 MiB: bytes allocated beyond the bare framework", limit: 1.1 * (1 << 20), // a copy, and what else a request takes
+		// a copy, and what else a request takes
+		ts = append(ts, target{what: fw + ", binary body of 1 MiB: bytes allocated beyond the bare framework", limit: 1.1 * (1 << 20),
 			unit: "B/op", row: "Body/" + fw + "/binary/1MiB/guarded", minus: "Body/" + fw + "/binary/1MiB/bare"})
 	}
 	return append(ts,
 		target{what: "Redis: round trips, first", limit: 2, unit: "round-trips/op", row: "RedisPeer/operation/store"},
 		target{what: "Redis: round trips, replay", limit: 1, unit: "round-trips/op", row: "RedisPeer/replay/store"},
-		target{what: "Redis, 64 parallel: rate of operations, against plain commands", limit: 0.85, atLeast: true, unit: "ns/op", row: "RedisPeer/operation/commands", over: "RedisPeer/operation/store"},
-		target{what: "Redis, 64 parallel: rate of replays, against plain commands", limit: 0.9, atLeast: true, unit: "ns/op", row: "RedisPeer/replay/commands", over: "RedisPeer/replay/store"},
-		target{what: "memstore, 1M records: bytes per record beyond key and response", limit: recordLimit, unit: "B/record", row: "Memstore/1M/operation"},
-		target{what: "memstore, 5M records: bytes per record beyond key and response", limit: recordLimit, unit: "B/record", row: "Memstore/5M/operation"},
-		target{what: "memstore, 1M records expiring: the longest Acquire, in processor time", limit: 1e6, unit: "max-cpu-ns", row: "Memstore/1M/expiry"},
-		target{what: "memstore, 5M records expiring: the longest Acquire, in processor time", limit: 1e6, unit: "max-cpu-ns", row: "Memstore/5M/expiry"},
+		target{what: "Redis, 64 parallel: rate of operations, against plain commands", limit: 0.85, atLeast: true, unit: "ns/op",
+			row: "RedisPeer/operation/commands", over: "RedisPeer/operation/store"},
+		target{what: "Redis, 64 parallel: rate of replays, against plain commands", limit: 0.9, atLeast: true, unit: "ns/op",
+			row: "RedisPeer/replay/commands", over: "RedisPeer/replay/store"},
+		target{what: "memstore, 1M records: bytes per record beyond key and response", limit: recordLimit,
+			unit: "B/record", row: "Memstore/1M/operation"},
+		target{what: "memstore, 5M records: bytes per record beyond key and response", limit: recordLimit,
+			unit: "B/record", row: "Memstore/5M/operation"},
+		target{what: "memstore, 1M records expiring: the longest Acquire, in processor time", limit: 1e6,
+			unit: "max-cpu-ns", row: "Memstore/1M/expiry"},
+		target{what: "memstore, 5M records expiring: the longest Acquire, in processor time", limit: 1e6,
+			unit: "max-cpu-ns", row: "Memstore/5M/expiry"},
 		target{what: "sign v1, verify: time, against the hashes alone", limit: 2.2, unit: "ns/op", row: "Sign/v1", over: "Sign/floor"},
 		target{what: "sign v1, verify: allocations", limit: 1, unit: "allocs/op", row: "Sign/v1"},
-		target{what: "RFC 9421 (hmac-sha256), verify: time, against the hashes alone", limit: 4, unit: "ns/op", row: "Sign/rfc9421-hmac", over: "Sign/floor"},
+		target{what: "RFC 9421 (hmac-sha256), verify: time, against the hashes alone", limit: 4, unit: "ns/op",
+			row: "Sign/rfc9421-hmac", over: "Sign/floor"},
 		target{what: "RFC 9421 (hmac-sha256), verify: allocations", limit: 3, unit: "allocs/op", row: "Sign/rfc9421-hmac"},
-		target{what: "consumer of a quorum queue, memory: rate, against a bare one", limit: 0.9, atLeast: true, unit: "msg/s", row: "Consumer/quorum/memory", over: "Consumer/quorum/bare"},
-		target{what: "consumer of a quorum queue, Redis: rate, against a bare one", limit: 0.5, atLeast: true, unit: "msg/s", row: "Consumer/quorum/redis", over: "Consumer/quorum/bare"},
-		target{what: "consumer of a classic queue, memory: rate, against a bare one", limit: 0.9, atLeast: true, unit: "msg/s", row: "Consumer/classic/memory", over: "Consumer/classic/bare"},
-		target{what: "consumer of a classic queue, Redis: rate, against a bare one", limit: 0.5, atLeast: true, unit: "msg/s", row: "Consumer/classic/redis", over: "Consumer/classic/bare"})
+		target{what: "consumer of a quorum queue, memory: rate, against a bare one", limit: 0.9, atLeast: true, unit: "msg/s",
+			row: "Consumer/quorum/memory", over: "Consumer/quorum/bare"},
+		target{what: "consumer of a quorum queue, Redis: rate, against a bare one", limit: 0.5, atLeast: true, unit: "msg/s",
+			row: "Consumer/quorum/redis", over: "Consumer/quorum/bare"},
+		target{what: "consumer of a classic queue, memory: rate, against a bare one", limit: 0.9, atLeast: true, unit: "msg/s",
+			row: "Consumer/classic/memory", over: "Consumer/classic/bare"},
+		target{what: "consumer of a classic queue, Redis: rate, against a bare one", limit: 0.5, atLeast: true, unit: "msg/s",
+			row: "Consumer/classic/redis", over: "Consumer/classic/bare"})
 }
 
 // recordLimit is how many bytes a record in the process may take beyond its key and response.
@@ -161,8 +206,11 @@ func (t target) judge(rs *results) (limit, reached, mark string) {
 // markdown writes the report. It is made of the results alone, so that it can be made again.
 func markdown(rs *results, charts []chart) string {
 	w, c := &strings.Builder{}, rs.config
-	fmt.Fprintf(w, "# Results\n\nWritten by `make bench`; do not edit. %s, %s cores, %s %s/%s, %s.\n", cmp.Or(c["cpu"], "unknown CPU"), c["cores"], c["goversion"], c["goos"], c["goarch"], c["date"])
-	w.WriteString("Medians of all rounds; ± is how far the furthest run is from the median. Absolute times are this machine's, and others may have used it at the same time: compare within a table.\n\n")
+	fmt.Fprintf(w, "# Results\n\nWritten by `make bench`; do not edit. %s, %s cores, %s %s/%s, %s.\n", cmp.Or(c["cpu"], "unknown CPU"),
+		c["cores"], c["goversion"], c["goos"], c["goarch"], c["date"])
+	w.WriteString(
+		"Medians of all rounds; ± is how far the furthest run is from the median. Absolute times are this machine's, and others may have " +
+			"used it at the same time: compare within a table.\n\n")
 	w.WriteString("## Targets\n\n✅ met, ❌ missed, – not measured.\n\n")
 	lines := [][]string{{"what", "target", "reached", ""}}
 	for _, t := range targets() {

@@ -53,12 +53,14 @@ func TestTargets(t *testing.T) {
 		first3 = "fiber3, first: time added, against what Fiber's own middleware adds"
 		redis  = "Redis, 64 parallel: rate of replays, against plain commands"
 		trips  = "Redis: round trips, first"
-		rounds = "BenchmarkFiberPeer/own-first-2 1 1100 ns/op\nBenchmarkFiberPeer/own-first-2 1 2100 ns/op\nBenchmarkFiberPeer/bare-2 1 100 ns/op\nBenchmarkFiberPeer/bare-2 1 100 ns/op\n"
+		rounds = "BenchmarkFiberPeer/own-first-2 1 1100 ns/op\nBenchmarkFiberPeer/own-first-2 1 2100 ns/op\nBenchmarkFiberPeer/bare-2 1 " +
+			"100 ns/op\nBenchmarkFiberPeer/bare-2 1 100 ns/op\n"
 	)
 	for _, c := range []struct{ what, results, reached, mark string }{
 		{first, rounds + "BenchmarkFiberPeer/ours-first-2 1 1400 ns/op", "1.30x", "✅"},
 		{first, rounds + "BenchmarkFiberPeer/ours-first-2 1 1410 ns/op", "1.31x", "❌"},
-		{first, rounds + "BenchmarkFiberPeer/ours-first-2 1 1100 ns/op\nBenchmarkFiberPeer/ours-first-2 1 3100 ns/op", "1.25x", "✅"}, // each with its round
+		// each with its round
+		{first, rounds + "BenchmarkFiberPeer/ours-first-2 1 1100 ns/op\nBenchmarkFiberPeer/ours-first-2 1 3100 ns/op", "1.25x", "✅"},
 		{first, rounds, "–", "–"},
 		{first3, rounds + "BenchmarkFiberPeer/ours-first-2 1 1400 ns/op", "–", "–"}, // that is Fiber v2's
 		{first3, strings.ReplaceAll(rounds, "Fiber", "Fiber3") + "BenchmarkFiber3Peer/ours-first-2 1 1410 ns/op", "1.31x", "❌"},
@@ -78,8 +80,9 @@ func TestTargets(t *testing.T) {
 }
 
 func TestParse(t *testing.T) {
-	rs, err := parse("cpu: A CPU: 3 GHz\nBenchmarkX/json/200B-8   \t  100\t  1234.5 ns/op\t  3 B/op\t 7e3 my-unit\n    x_test.go:1: a log line\n" +
-		"BenchmarkX/json/200B-8\nBenchmarkX log line of 4 words\nBenchmarkX/json/200B-8 1 1000 ns/op\nPASS\nok  \ta/b\t1.0s\n")
+	rs, err := parse(
+		"cpu: A CPU: 3 GHz\nBenchmarkX/json/200B-8   \t  100\t  1234.5 ns/op\t  3 B/op\t 7e3 my-unit\n    x_test.go:1: a log " +
+			"line\nBenchmarkX/json/200B-8\nBenchmarkX log line of 4 words\nBenchmarkX/json/200B-8 1 1000 ns/op\nPASS\nok  \ta/b\t1.0s\n")
 	require.NoError(t, err)
 	require.Len(t, rs.rows, 1)
 	assert.Equal(t, "A CPU: 3 GHz", rs.config["cpu"])

@@ -98,16 +98,21 @@ func TestText(t *testing.T) {
 		{"nothing", canon.Input{}, "", false},
 		{"empty body of any kind", canon.Input{ContentType: typeForm, ContentEncoding: "gzip"}, "", false},
 		{"path parameters", canon.Input{PathParams: id}, "id=7%2F8", false},
-		{"pairs and JSON", canon.Input{PathParams: id, RawQuery: "a=1", ContentType: typeJSON, Body: []byte("[1 ]")}, "a=1&id=7%2F8\n[1]", false},
+		{"pairs and JSON", canon.Input{PathParams: id, RawQuery: "a=1", ContentType: typeJSON, Body: []byte("[1 ]")},
+			"a=1&id=7%2F8\n[1]", false},
 		{"pairs and raw", canon.Input{RawQuery: "a=1", Body: []byte("[1 ]")}, "a=1\n\x00[1 ]", true},
-		{"path before query before form", canon.Input{PathParams: []canon.Pair{{Name: "a", Value: "1"}}, RawQuery: "a=2&b", ContentType: typeForm, Body: []byte("b=2&a=3")}, "a=1&a=2&b=&body:a=3&body:b=2", false},
+		{"path before query before form", canon.Input{PathParams: []canon.Pair{{Name: "a", Value: "1"}}, RawQuery: "a=2&b",
+			ContentType: typeForm, Body: []byte("b=2&a=3")}, "a=1&a=2&b=&body:a=3&body:b=2", false},
 		{"no type", canon.Input{Body: []byte(`{ }`)}, "\x00" + `{ }`, true},
 		{"another type", canon.Input{ContentType: "text/plain", Body: []byte(`{ }`)}, "type:text/plain\n\x00" + `{ }`, true},
 		{"type in any case", canon.Input{ContentType: "Application/JSON", Body: []byte(`{ }`)}, `{}`, false},
-		{"type with parameters", canon.Input{ContentType: ` application/json ; x="a;charset=latin1"; Charset="UTF-8"`, Body: []byte(`{ }`)}, `{}`, false},
+		{"type with parameters",
+			canon.Input{ContentType: ` application/json ; x="a;charset=latin1"; Charset="UTF-8"`, Body: []byte(`{ }`)}, `{}`, false},
 		{"type with an empty parameter", canon.Input{ContentType: `application/json; `, Body: []byte(`{ }`)}, `{}`, false},
-		{"structured type", canon.Input{ContentType: "application/vnd.api+JSON", Body: []byte(`{ }`)}, "{}\ntype:application/vnd.api+json", false},
-		{"nothing before +json", canon.Input{ContentType: "application/+json", Body: []byte(`{ }`)}, "type:application/+json\n\x00{ }", true},
+		{"structured type", canon.Input{ContentType: "application/vnd.api+JSON", Body: []byte(`{ }`)},
+			"{}\ntype:application/vnd.api+json", false},
+		{"nothing before +json", canon.Input{ContentType: "application/+json", Body: []byte(`{ }`)},
+			"type:application/+json\n\x00{ }", true},
 		{"another charset", canon.Input{ContentType: "application/json;a=b;charset=latin1", Body: []byte(`{ }`)}, `{}`, false},
 		{"in another charset", canon.Input{ContentType: "application/json;charset=latin1", Body: []byte("\"\xe9\"")}, "\x00\"\xe9\"", true},
 		{"another charset of a form", canon.Input{ContentType: typeForm + ";charset=gbk", Body: []byte(`b&a`)}, "body:a=&body:b=", false},
@@ -157,7 +162,8 @@ func TestDefaultNames(t *testing.T) {
 		got, _ = text(canon.Rules{}, jsonInput(`{"`+name+`":1}`))
 		assert.Contains(t, got, name, "not asked for")
 	}
-	for _, name := range []string{"t", "T", "-t", "__t", "time", "date", "location", "address", "tss", "signed", "request", "requesttimes", "lati", "", "ſign", "timestampx"} {
+	for _, name := range []string{"t", "T", "-t", "__t", "time", "date", "location", "address", "tss", "signed", "request",
+		"requesttimes", "lati", "", "ſign", "timestampx"} {
 		got, _ := text(rules, jsonInput(`{"`+name+`":1}`))
 		assert.Equal(t, `{"`+name+`":1}`, got, "carries meaning")
 	}
@@ -229,18 +235,28 @@ func TestDefaultNamesThatCount(t *testing.T) {
 }
 
 func TestExclude(t *testing.T) {
-	const body = `{"z":1,"device":{"gps":[1,2],"os":"x"},"items":[{"sku":"a","ts":1},{"ts":2},3],"traceId":"r","deep":[[{"traceId":5,"k":{"traceId":{}}}]],"a.b":1,"0":2}`
+	const body = `{"z":1,"device":{"gps":[1,2],"os":"x"},"items":[{"sku":"a","ts":1},{"ts":2},3],"traceId":"r",` +
+		`"deep":[[{"traceId":5,"k":{"traceId":{}}}]],"a.b":1,"0":2}`
 	tests := []struct{ path, want string }{
-		{"device.gps", `{"0":2,"a.b":1,"deep":[[{"k":{"traceId":{}},"traceId":5}]],"device":{"os":"x"},"items":[{"sku":"a","ts":1},{"ts":2},3],"traceId":"r","z":1}`},
-		{"items.*.ts", `{"0":2,"a.b":1,"deep":[[{"k":{"traceId":{}},"traceId":5}]],"device":{"gps":[1,2],"os":"x"},"items":[{"sku":"a"},{},3],"traceId":"r","z":1}`},
-		{"items.1", `{"0":2,"a.b":1,"deep":[[{"k":{"traceId":{}},"traceId":5}]],"device":{"gps":[1,2],"os":"x"},"items":[{"sku":"a","ts":1},3],"traceId":"r","z":1}`},
-		{"items.01", `{"0":2,"a.b":1,"deep":[[{"k":{"traceId":{}},"traceId":5}]],"device":{"gps":[1,2],"os":"x"},"items":[{"sku":"a","ts":1},{"ts":2},3],"traceId":"r","z":1}`},
+		{"device.gps", `{"0":2,"a.b":1,"deep":[[{"k":{"traceId":{}},"traceId":5}]],"device":{"os":"x"},` +
+			`"items":[{"sku":"a","ts":1},{"ts":2},3],"traceId":"r","z":1}`},
+		{"items.*.ts", `{"0":2,"a.b":1,"deep":[[{"k":{"traceId":{}},"traceId":5}]],"device":{"gps":[1,2],"os":"x"},` +
+			`"items":[{"sku":"a"},{},3],"traceId":"r","z":1}`},
+		{"items.1", `{"0":2,"a.b":1,"deep":[[{"k":{"traceId":{}},"traceId":5}]],"device":{"gps":[1,2],"os":"x"},` +
+			`"items":[{"sku":"a","ts":1},3],"traceId":"r","z":1}`},
+		{"items.01", `{"0":2,"a.b":1,"deep":[[{"k":{"traceId":{}},"traceId":5}]],"device":{"gps":[1,2],"os":"x"},` +
+			`"items":[{"sku":"a","ts":1},{"ts":2},3],"traceId":"r","z":1}`},
 		{"**.traceId", `{"0":2,"a.b":1,"deep":[[{"k":{}}]],"device":{"gps":[1,2],"os":"x"},"items":[{"sku":"a","ts":1},{"ts":2},3],"z":1}`},
-		{"deep.**.traceId", `{"0":2,"a.b":1,"deep":[[{"k":{}}]],"device":{"gps":[1,2],"os":"x"},"items":[{"sku":"a","ts":1},{"ts":2},3],"traceId":"r","z":1}`},
-		{"deep.0.0.k.**.*", `{"0":2,"a.b":1,"deep":[[{"k":{},"traceId":5}]],"device":{"gps":[1,2],"os":"x"},"items":[{"sku":"a","ts":1},{"ts":2},3],"traceId":"r","z":1}`},
-		{`a\.b`, `{"0":2,"deep":[[{"k":{"traceId":{}},"traceId":5}]],"device":{"gps":[1,2],"os":"x"},"items":[{"sku":"a","ts":1},{"ts":2},3],"traceId":"r","z":1}`},
-		{"0", `{"a.b":1,"deep":[[{"k":{"traceId":{}},"traceId":5}]],"device":{"gps":[1,2],"os":"x"},"items":[{"sku":"a","ts":1},{"ts":2},3],"traceId":"r","z":1}`},
-		{"TRACEID", `{"0":2,"a.b":1,"deep":[[{"k":{"traceId":{}},"traceId":5}]],"device":{"gps":[1,2],"os":"x"},"items":[{"sku":"a","ts":1},{"ts":2},3],"traceId":"r","z":1}`},
+		{"deep.**.traceId", `{"0":2,"a.b":1,"deep":[[{"k":{}}]],"device":{"gps":[1,2],"os":"x"},` +
+			`"items":[{"sku":"a","ts":1},{"ts":2},3],"traceId":"r","z":1}`},
+		{"deep.0.0.k.**.*", `{"0":2,"a.b":1,"deep":[[{"k":{},"traceId":5}]],"device":{"gps":[1,2],"os":"x"},` +
+			`"items":[{"sku":"a","ts":1},{"ts":2},3],"traceId":"r","z":1}`},
+		{`a\.b`, `{"0":2,"deep":[[{"k":{"traceId":{}},"traceId":5}]],"device":{"gps":[1,2],"os":"x"},` +
+			`"items":[{"sku":"a","ts":1},{"ts":2},3],"traceId":"r","z":1}`},
+		{"0", `{"a.b":1,"deep":[[{"k":{"traceId":{}},"traceId":5}]],"device":{"gps":[1,2],"os":"x"},` +
+			`"items":[{"sku":"a","ts":1},{"ts":2},3],"traceId":"r","z":1}`},
+		{"TRACEID", `{"0":2,"a.b":1,"deep":[[{"k":{"traceId":{}},"traceId":5}]],"device":{"gps":[1,2],"os":"x"},` +
+			`"items":[{"sku":"a","ts":1},{"ts":2},3],"traceId":"r","z":1}`},
 		{"*", `{}`},
 		{"**.*", `{}`},
 		{"*.*", `{"0":2,"a.b":1,"deep":[],"device":{},"items":[],"traceId":"r","z":1}`},
@@ -288,7 +304,8 @@ func TestSelect(t *testing.T) {
 		{"none", "a.b", `{"b":1,"a":{"c":1}}`, ``, 0},
 		{"none of a scalar", "a", `5`, ``, 0},
 		{"no way through a scalar", "a.b", `{"a":5}`, ``, 0},
-		{"places in arrays are kept", "items.*.sku", `{"items":[{"q":1},{"sku":"a"},7,[],{"sku":"b","q":1},{"q":2}]}`, `{"items":[,{"sku":"a"},,,{"sku":"b"}]}`, 2},
+		{"places in arrays are kept", "items.*.sku", `{"items":[{"q":1},{"sku":"a"},7,[],{"sku":"b","q":1},{"q":2}]}`,
+			`{"items":[,{"sku":"a"},,,{"sku":"b"}]}`, 2},
 		{"index", "items.1", `{"items":[1,2,3]}`, `{"items":[,2]}`, 1},
 		{"top array", "*.id", `[{"id":1,"x":2},{"id":2}]`, `[{"id":1},{"id":2}]`, 2},
 		{"overlapping", "a,a.b,**.b", `{"a":{"b":1},"c":{"b":2}}`, `{"a":{"b":1},"c":{"b":2}}`, 2},
@@ -327,7 +344,8 @@ func TestSelect(t *testing.T) {
 func TestAllocations(t *testing.T) {
 	race.Skip(t, "under the race detector sync.Pool drops what it is given at random")
 	large := bytes.Repeat([]byte("x"), 1<<20)
-	preconditions := []canon.Pair{{Name: "range", Value: " bytes=0-9 "}, {Name: "if-match", Value: `"a\nb"`}, {Name: "if-match", Value: "*"}}
+	preconditions := []canon.Pair{{Name: "range", Value: " bytes=0-9 "},
+		{Name: "if-match", Value: `"a\nb"`}, {Name: "if-match", Value: "*"}}
 	rules := canon.Rules{DefaultNames: true, Exclude: paths(t, "**.traceId", "items.*.qty")}
 	sel := canon.Rules{Select: paths(t, "items.*.sku", "requestKey")}
 	sha256 := canon.Rules{Algorithm: canon.SHA256}
@@ -338,27 +356,38 @@ func TestAllocations(t *testing.T) {
 	}{
 		{"JSON", &rules, jsonInput(body200)},
 		{"JSON with selection", &sel, jsonInput(body200)},
-		{"JSON and pairs", &rules, canon.Input{PathParams: []canon.Pair{{Name: "id", Value: "x y"}}, RawQuery: "b=%20&a=1", ContentType: typeJSON, Body: []byte(body200)}},
+		{"JSON and pairs", &rules, canon.Input{PathParams: []canon.Pair{{Name: "id", Value: "x y"}}, RawQuery: "b=%20&a=1",
+			ContentType: typeJSON, Body: []byte(body200)}},
 		{"JSON, long", &rules, orders(1 << 20)},
 		{"JSON, many members", &rules, jsonInput(manyMembers(5000))},
 		{"query", &rules, canon.Input{RawQuery: "b=2&a=%zz&ts=1&c=%41"}},
 		{"form", &rules, canon.Input{ContentType: typeForm + "; charset=UTF-8", Body: []byte("b=2&a=1&ts=1")}},
 		{"form, long", &rules, filled(typeForm, "", "field=leave+at+the+door&city=M%C3%BCnchen&", "")(1 << 19)},
 		{"form, each escape another way", &rules, canon.Input{ContentType: typeForm, Body: []byte("%62+x=%c3%a9%zz&%61=é&%zz=%2B")}},
-		{"multipart of a browser", &rules, canon.Input{ContentType: "multipart/form-data; boundary=----WebKitFormBoundaryABCDEFGHIJKLMNOP", Body: []byte(
-			"------WebKitFormBoundaryABCDEFGHIJKLMNOP\r\nContent-Disposition: form-data; name=\"note\"\r\n\r\ngrüße\r\n" +
-				"------WebKitFormBoundaryABCDEFGHIJKLMNOP\r\nContent-Disposition: form-data; name=\"f\"; filename=\"übung.png\"\r\nContent-Type: image/png\r\n\r\n\x89PNG\r\n\x00\r\n" +
-				"------WebKitFormBoundaryABCDEFGHIJKLMNOP\r\nContent-Disposition: form-data; name=\"none\"; filename=\"\"\r\nContent-Type: application/octet-stream\r\n\r\n\r\n" +
-				"------WebKitFormBoundaryABCDEFGHIJKLMNOP--\r\n")}},
-		{"multipart of OkHttp", &rules, canon.Input{ContentType: "multipart/form-data; boundary=2f0e0c51-1d1c-4b0c-9f0a-0123456789ab", Body: []byte(
-			"--2f0e0c51-1d1c-4b0c-9f0a-0123456789ab\r\nContent-Disposition: form-data; name=\"a\"\r\nContent-Transfer-Encoding: binary\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: 1\r\n\r\n1\r\n" +
-				"--2f0e0c51-1d1c-4b0c-9f0a-0123456789ab--\r\n")}},
-		{"multipart of Apache HttpClient", &sha256, canon.Input{ContentType: "multipart/form-data; charset=UTF-8; boundary=abc_DEF", Body: []byte(
-			"--abc_DEF\r\nContent-Disposition: form-data; name=\"f\"; filename=\"a.bin\"\r\nContent-Type: application/octet-stream\r\n\r\n\x00\r\n--abc_DEF--\r\n")}},
-		{"multipart of Go", &rules, multipartInput(t, strings.Repeat("0a1b2c3d4e", 6), part{name: "a", content: "1"}, part{name: "f", filename: "f", content: string(large)})},
+		{"multipart of a browser", &rules,
+			canon.Input{ContentType: "multipart/form-data; boundary=----WebKitFormBoundaryABCDEFGHIJKLMNOP", Body: []byte(
+				"------WebKitFormBoundaryABCDEFGHIJKLMNOP\r\nContent-Disposition: form-data; name=\"note\"\r\n\r\ngrüße\r\n" +
+					"------WebKitFormBoundaryABCDEFGHIJKLMNOP\r\nContent-Disposition: form-data; name=\"f\"; filename=\"übung.png\"\r\n" +
+					"Content-Type: image/png\r\n\r\n\x89PNG\r\n\x00\r\n" +
+					"------WebKitFormBoundaryABCDEFGHIJKLMNOP\r\nContent-Disposition: form-data; name=\"none\"; filename=\"\"\r\n" +
+					"Content-Type: application/octet-stream\r\n\r\n\r\n" +
+					"------WebKitFormBoundaryABCDEFGHIJKLMNOP--\r\n")}},
+		{"multipart of OkHttp", &rules,
+			canon.Input{ContentType: "multipart/form-data; boundary=2f0e0c51-1d1c-4b0c-9f0a-0123456789ab", Body: []byte(
+				"--2f0e0c51-1d1c-4b0c-9f0a-0123456789ab\r\nContent-Disposition: form-data; name=\"a\"\r\n" +
+					"Content-Transfer-Encoding: binary\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: 1\r\n\r\n1\r\n" +
+					"--2f0e0c51-1d1c-4b0c-9f0a-0123456789ab--\r\n")}},
+		{"multipart of Apache HttpClient", &sha256,
+			canon.Input{ContentType: "multipart/form-data; charset=UTF-8; boundary=abc_DEF", Body: []byte(
+				"--abc_DEF\r\nContent-Disposition: form-data; name=\"f\"; filename=\"a.bin\"\r\n" +
+					"Content-Type: application/octet-stream\r\n\r\n\x00\r\n--abc_DEF--\r\n")}},
+		{"multipart of Go", &rules, multipartInput(t, strings.Repeat("0a1b2c3d4e", 6), part{name: "a", content: "1"},
+			part{name: "f", filename: "f", content: string(large)})},
 		{"JSON and lines", &rules, canon.Input{ContentType: "application/vnd.api+json", Body: []byte(body200), Header: preconditions}},
-		{"JSON, consumed names", &canon.Rules{}, canon.Input{ContentType: typeJSON, Body: []byte(body200), Consumed: []string{"requestTime", "no\nne"}}},
-		{"query and form", &rules, canon.Input{RawQuery: "c=1&b=%zz", ContentType: typeForm, Body: []byte("b=%zz&a=2&sign=x"), Consumed: []string{"sign"}}},
+		{"JSON, consumed names", &canon.Rules{},
+			canon.Input{ContentType: typeJSON, Body: []byte(body200), Consumed: []string{"requestTime", "no\nne"}}},
+		{"query and form", &rules,
+			canon.Input{RawQuery: "c=1&b=%zz", ContentType: typeForm, Body: []byte("b=%zz&a=2&sign=x"), Consumed: []string{"sign"}}},
 		{"raw and lines", &rules, canon.Input{ContentType: "IMAGE/png", Body: large, Header: preconditions}},
 		{"raw", &rules, canon.Input{ContentType: "image/png", Body: large}},
 		{"raw and pairs", &rules, canon.Input{RawQuery: "a=1", ContentType: "image/png", Body: large}},
@@ -374,7 +403,8 @@ func TestAllocations(t *testing.T) {
 // A request's own bytes are never written to.
 func TestInputIsNotChanged(t *testing.T) {
 	for _, contentType := range []string{typeJSON, typeForm, "multipart/form-data; boundary=b", ""} {
-		for _, body := range []string{` {"b" : 1.0, "a":"\u0041", "ts":[ ] }`, "b=%41&a=+", "--b\r\nContent-Disposition: form-data; name=z\r\n\r\nv\r\n--b--"} {
+		for _, body := range []string{` {"b" : 1.0, "a":"\u0041", "ts":[ ] }`, "b=%41&a=+",
+			"--b\r\nContent-Disposition: form-data; name=z\r\n\r\nv\r\n--b--"} {
 			in := canon.Input{RawQuery: "b&a", ContentType: contentType, Body: []byte(body),
 				Header: []canon.Pair{{Name: "b", Value: " 1 "}, {Name: "a", Value: "2"}}, Consumed: []string{"b", "a"}}
 			digest(canon.Rules{DefaultNames: true}, in)

@@ -62,7 +62,8 @@ func consuming(in func(int) canon.Input) func(int) canon.Input {
 	}
 }
 
-const body200 = `{"requestKey":"key-0123456789","requestTime":"20190101120001","requestValue":"1000","items":[{"sku":"A-1","qty":2,"price":19.99},{"sku":"B-2","qty":1,"price":5}],"note":"leave at the door","customer":42}`
+const body200 = `{"requestKey":"key-0123456789","requestTime":"20190101120001","requestValue":"1000",` +
+	`"items":[{"sku":"A-1","qty":2,"price":19.99},{"sku":"B-2","qty":1,"price":5}],"note":"leave at the door","customer":42}`
 
 // orders makes many small objects, their members out of order.
 var orders = units(typeJSON, `{"orders":[`, ",", "]}", func(i int) string {
@@ -133,7 +134,8 @@ func shapes(t testing.TB) []shape {
 		{name: "nested, out of order and left out", rules: excluding("**.ts"),
 			make: filled(typeJSON, strings.Repeat(`{"ts":1,"b":`, 64)+`"`, "x", `"`+shut)},
 		{name: "nested arrays", make: filled(typeJSON, "", "[", ""), raw: true},
-		{name: "nested too deep, complete", make: filled(typeJSON, strings.Repeat(`[`, 65)+`"`, "x", `"`+strings.Repeat(`]`, 65)), raw: true},
+		{name: "nested too deep, complete",
+			make: filled(typeJSON, strings.Repeat(`[`, 65)+`"`, "x", `"`+strings.Repeat(`]`, 65)), raw: true},
 		{name: "arrays in arrays", make: units(typeJSON, "[", ",", "]", constant("[[],[[1],[]]]"))},
 
 		// Strings and numbers.
@@ -149,8 +151,10 @@ func shapes(t testing.TB) []shape {
 		{name: "numbers", make: units(typeJSON, "[", ",", "]", numbered("%d.50e-3"))},
 
 		// Rules.
-		{name: "elements left out", make: units(typeJSON, "[", ",", "]", constant(`{"sku":1,"ts":2}`)), rules: excluding("*.ts", "**.x.y", "**.x.*")},
-		{name: "elements selected", make: units(typeJSON, "[", ",", "]", constant(`{"b":[1,2],"a":{"sku":1}}`)), rules: selecting("*.a.sku", "**.b.1")},
+		{name: "elements left out", make: units(typeJSON, "[", ",", "]", constant(`{"sku":1,"ts":2}`)),
+			rules: excluding("*.ts", "**.x.y", "**.x.*")},
+		{name: "elements selected", make: units(typeJSON, "[", ",", "]", constant(`{"b":[1,2],"a":{"sku":1}}`)),
+			rules: selecting("*.a.sku", "**.b.1")},
 		{name: "the last one selected", make: units(typeJSON, "[", ",", `,{"sku":1}]`, constant("[]")), rules: selecting("*.sku")},
 		{name: "all members left out", make: object(numbered(`"%d":1`)), rules: excluding("*")},
 		{name: "members consumed", make: consuming(units(typeJSON, "{", ",", `,"sign":1,"\u006eonce":2}`, numbered(`"%d":1`)))},
@@ -181,7 +185,8 @@ func shapes(t testing.TB) []shape {
 		}},
 
 		// Multipart.
-		{name: "many fields of one name, and files", make: fields(constant(part(`name="name"; filename="file"`, "content") + part(`name="name"`, "value")))},
+		{name: "many fields of one name, and files",
+			make: fields(constant(part(`name="name"; filename="file"`, "content") + part(`name="name"`, "value")))},
 		{name: "one file of what looks like boundaries", make: content(`name="name"; filename="file"`, "\r\n--boundar")},
 		{name: "one field", make: content(`name="name"`, "é ")},
 		{name: "fields with names to be escaped", make: fields(numbered(part(`name="the same / beginning %d"`, "é")))},
@@ -202,7 +207,8 @@ func shapes(t testing.TB) []shape {
 			return in
 		}},
 		{name: "header field of line feeds", make: func(size int) canon.Input {
-			return canon.Input{Header: []pair{{Name: "a", Value: strings.Repeat("\n", size)}, {Name: "b", Value: strings.Repeat(" ", size)}}}
+			return canon.Input{Header: []pair{{Name: "a", Value: strings.Repeat("\n", size)},
+				{Name: "b", Value: strings.Repeat(" ", size)}}}
 		}},
 		{name: "media type", make: func(size int) canon.Input { return canon.Input{ContentType: "A/" + strings.Repeat("B", size)} }},
 		{name: "path parameters", make: func(size int) canon.Input {

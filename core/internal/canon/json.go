@@ -357,7 +357,11 @@ func (j *jsonReader) ruledArray(i int, sc *scope, depth int) (end int, kept bool
 	}
 }
 
-// object reads an object.
+// object reads an object. Its loop is the hot path of every key made of JSON: as a function of its own, the reading of a member
+// made keys 1 to 3 % slower.
+//
+//gocyclo:ignore
+//gocognit:ignore
 func (j *jsonReader) object(i int, sc *scope, depth int) (end int, kept bool) {
 	src := j.src
 	begin := j.at(i) + 1

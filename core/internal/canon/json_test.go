@@ -26,23 +26,33 @@ func TestJSON(t *testing.T) {
 		{"scalar", ` "x" `, `"x"`},
 		{"string is no number", `["1",1]`, `["1",1]`},
 		{"shorter name first", `{"aa":1,"a":2,"":3}`, `{"":3,"a":2,"aa":1}`},
-		{"names alike for eight bytes", `{"requestValue":1,"requestKey":2,"request":3,"requestK":4}`, `{"request":3,"requestK":4,"requestKey":2,"requestValue":1}`},
+		{"names alike for eight bytes", `{"requestValue":1,"requestKey":2,"request":3,"requestK":4}`,
+			`{"request":3,"requestK":4,"requestKey":2,"requestValue":1}`},
 		{"seven bytes, and more", `{"1234567!":1,"1234567 ":2,"1234567":3}`, `{"1234567":3,"1234567 ":2,"1234567!":1}`},
 		{"NUL in names", `{"a\u0000b":1,"a":2,"a\u0000":3}`, `{"a":2,"a\u0000":3,"a\u0000b":1}`},
 		{"escaped and not", `{"\u0062":1,"a":2}`, `{"a":2,"b":1}`},
-		{"escapes sort as what they stand for", `{"#":1,"\"":2,"!":3,"\n":4,"\\":5,"]":6,"[":7}`, `{"\n":4,"!":3,"\"":2,"#":1,"[":7,"\\":5,"]":6}`},
+		{"escapes sort as what they stand for", `{"#":1,"\"":2,"!":3,"\n":4,"\\":5,"]":6,"[":7}`,
+			`{"\n":4,"!":3,"\"":2,"#":1,"[":7,"\\":5,"]":6}`},
 		{"escapes sort by both digits", `{"\u0010":1,"\u000e":2}`, `{"\u000e":2,"\u0010":1}`},
-		{"escapes after a long beginning", `{"12345678\\":1,"12345678]":2,"12345678[":3,"12345678\u001f":4}`, `{"12345678\u001f":4,"12345678[":3,"12345678\\":1,"12345678]":2}`},
+		{"escapes after a long beginning", `{"12345678\\":1,"12345678]":2,"12345678[":3,"12345678\u001f":4}`,
+			`{"12345678\u001f":4,"12345678[":3,"12345678\\":1,"12345678]":2}`},
 		{"UTF-16 order", `{"\uFB33":1,"😀":2,"z":3,"é":4,"\uD83D\uDE01":5}`, "{\"z\":3,\"é\":4,\"😀\":2,\"😁\":5,\"\uFB33\":1}"},
-		{"UTF-16 order after a long beginning", `{"12345678\uFB33":1,"12345678😀":2,"12345678é":3}`, "{\"12345678é\":3,\"12345678😀\":2,\"12345678\uFB33\":1}"},
-		{"RFC 8785, section 3.2.3", `{"\u20ac":"Euro Sign","\r":"Carriage Return","\ufb33":"Hebrew Letter Dalet With Dagesh","1":"One","\ud83d\ude00":"Emoji: Grinning Face","\u0080":"Control","\u00f6":"Latin Small Letter O With Diaeresis"}`,
-			"{\"\\r\":\"Carriage Return\",\"1\":\"One\",\"\u0080\":\"Control\",\"ö\":\"Latin Small Letter O With Diaeresis\",\"€\":\"Euro Sign\",\"😀\":\"Emoji: Grinning Face\",\"\ufb33\":\"Hebrew Letter Dalet With Dagesh\"}"},
-		{"string escapes", `"\u20ac$\u000F\u000aA'\u0042\u0022\u005c\\\"\/\b\f\n\r\t\u0008\u001F\u007f"`, "\"€$\\u000f\\nA'B\\\"\\\\\\\\\\\"/\\b\\f\\n\\r\\t\\b\\u001f\u007f\""},
+		{"UTF-16 order after a long beginning", `{"12345678\uFB33":1,"12345678😀":2,"12345678é":3}`,
+			"{\"12345678é\":3,\"12345678😀\":2,\"12345678\uFB33\":1}"},
+		{"RFC 8785, section 3.2.3",
+			`{"\u20ac":"Euro Sign","\r":"Carriage Return","\ufb33":"Hebrew Letter Dalet With Dagesh","1":"One",` +
+				`"\ud83d\ude00":"Emoji: Grinning Face","\u0080":"Control","\u00f6":"Latin Small Letter O With Diaeresis"}`,
+			"{\"\\r\":\"Carriage Return\",\"1\":\"One\",\"\u0080\":\"Control\",\"ö\":\"Latin Small " +
+				"Letter O With Diaeresis\",\"€\":\"Euro Sign\",\"😀\":\"Emoji: Grinning " +
+				"Face\",\"\ufb33\":\"Hebrew Letter Dalet With Dagesh\"}"},
+		{"string escapes", `"\u20ac$\u000F\u000aA'\u0042\u0022\u005c\\\"\/\b\f\n\r\t\u0008\u001F\u007f"`,
+			"\"€$\\u000f\\nA'B\\\"\\\\\\\\\\\"/\\b\\f\\n\\r\\t\\b\\u001f\u007f\""},
 		{"line separators stand for themselves", `"\u2028\u2029<>&"`, "\"\u2028\u2029<>&\""},
 		{"no normalisation", `["é","e\u0301"]`, "[\"é\",\"e\u0301\"]"},
 		{"U+FFFD is a character", `"\ufffd�"`, `"��"`},
 		{"64 levels", strings.Repeat("[", 64) + strings.Repeat(" ]", 64), strings.Repeat("[", 64) + strings.Repeat("]", 64)},
-		{"64 levels of objects", strings.Repeat(`{"b":1,"a":`, 63) + "[]" + strings.Repeat("}", 63), strings.Repeat(`{"a":`, 63) + "[]" + strings.Repeat(`,"b":1}`, 63)},
+		{"64 levels of objects", strings.Repeat(`{"b":1,"a":`, 63) + "[]" + strings.Repeat("}", 63),
+			strings.Repeat(`{"a":`, 63) + "[]" + strings.Repeat(`,"b":1}`, 63)},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -83,7 +93,8 @@ type (
 )
 
 var nameGen = rapid.OneOf(
-	rapid.SampledFrom([]string{"", "a", "b", "ab", "request", "requestKey", "requestKez", "é", "\"", "\\", "\x00", "\n", "/", "\uFB33", "😀", "\uE000x"}),
+	rapid.SampledFrom([]string{"", "a", "b", "ab", "request", "requestKey", "requestKez", "é", "\"", "\\",
+		"\x00", "\n", "/", "\uFB33", "😀", "\uE000x"}),
 	rapid.StringN(0, 12, -1),
 )
 
@@ -209,12 +220,16 @@ func TestJSONPropertyOneText(t *testing.T) {
 func FuzzJSON(f *testing.F) {
 	for _, seed := range []string{
 		body200, `{"b":[1.0,-0,1e2],"a":"\u0041\/"}`, `{"\ud83d\ude00":1,"\ufb33":2}`, ` [ ] `, `"\ud83d"`, `{"a":1,"a":2}`,
-		`[[{"x":{"ts":1,"y":[{},{}]}},1E400]]`, "\uFEFF1", `0.000001e-99999999999999999999`, `0.1e-999999999999999999`, `{"":{"":{"":""}}}`, "\"\xff\"",
+		`[[{"x":{"ts":1,"y":[{},{}]}},1E400]]`, "\uFEFF1", `0.000001e-99999999999999999999`,
+		`0.1e-999999999999999999`, `{"":{"":{"":""}}}`, "\"\xff\"",
 		// Each of these is raw.
-		`{"a":1} x`, `{} {}`, `{"b":1,"a":2`, `[1 `, `"a`, `"aaaaaaaaaaaaaaaaaaaa`, `{"a" 1}`, `{"a":}`, `{"a":`, `{1:2}`, `{,}`, `{"a":1 ,}`, `[1 ,]`, `[1 ,,2]`, `[1 }`,
-		` nil`, ` tru`, ` nullx`, ` NaN`, " \"a\nb\"", " \"aaaaaaaaaaaaaaaa\x1f\"", " \"\xc0\xaf\"", " \"\xed\xa0\x80\"", ` "\ude00"`, ` "\ud83d\u0041"`, ` "\x41"`, ` "\u004"`, ` "\`, ` "\u00g0"`,
-		`{"b":1,"a":2,"b":1}`, `{"m77":1,` + manyMembers(100)[1:], `{"b":1,"\u0062":1}`, `{"123456789":1,"a":1,"123456789":1}`, `[{"a":[{"b":1,"b":1}]}]`, `{"":1,"":1}`,
-		strings.Repeat("[", 65) + " " + strings.Repeat("]", 65), strings.Repeat("[", 1<<20), strings.Repeat(`{"a":`, 1<<18), strings.Repeat(`[{"a":`, 1<<18), ` 'a'`, ` [] // x`, "[1]\x00", "[1]\v",
+		`{"a":1} x`, `{} {}`, `{"b":1,"a":2`, `[1 `, `"a`, `"aaaaaaaaaaaaaaaaaaaa`, `{"a" 1}`, `{"a":}`, `{"a":`, `{1:2}`, `{,}`,
+		`{"a":1 ,}`, `[1 ,]`, `[1 ,,2]`, `[1 }`, ` nil`, ` tru`, ` nullx`, ` NaN`, " \"a\nb\"", " \"aaaaaaaaaaaaaaaa\x1f\"",
+		" \"\xc0\xaf\"", " \"\xed\xa0\x80\"", ` "\ude00"`, ` "\ud83d\u0041"`, ` "\x41"`, ` "\u004"`, ` "\`, ` "\u00g0"`,
+		`{"b":1,"a":2,"b":1}`, `{"m77":1,` + manyMembers(100)[1:], `{"b":1,"\u0062":1}`, `{"123456789":1,"a":1,"123456789":1}`,
+		`[{"a":[{"b":1,"b":1}]}]`, `{"":1,"":1}`,
+		strings.Repeat("[", 65) + " " + strings.Repeat("]", 65), strings.Repeat("[", 1<<20), strings.Repeat(`{"a":`, 1<<18),
+		strings.Repeat(`[{"a":`, 1<<18), ` 'a'`, ` [] // x`, "[1]\x00", "[1]\v",
 	} {
 		f.Add([]byte(seed))
 	}
@@ -232,7 +247,8 @@ func FuzzJSON(f *testing.F) {
 			}
 			asText := canon.Input{ContentType: "text/plain", Body: body}
 			asCanonicalText := canon.Input{ContentType: "text/plain", Body: []byte(got)}
-			if d := digest(canon.Rules{}, jsonInput(string(body))); d == digest(canon.Rules{}, asText) || d == digest(canon.Rules{}, asCanonicalText) {
+			if d := digest(canon.Rules{}, jsonInput(string(body))); d == digest(canon.Rules{}, asText) ||
+				d == digest(canon.Rules{}, asCanonicalText) {
 				t.Fatalf("%q merges with the same bytes as text", body)
 			}
 			if !jsontext.Value(got).IsValid() {

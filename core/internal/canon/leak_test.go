@@ -39,7 +39,8 @@ func TestNothingLeaks(t *testing.T) {
 				text, textInfo := d.rules.AppendCanonical(nil, &d.in)
 				canon.PoisonPool()
 				if string(digest) != d.digest || string(text) != d.text || info != d.info || textInfo != d.info {
-					t.Errorf("%.60q has the digest %s and the text %.60q; in fresh memory %s and %.60q", d.in.Body, digest, text, d.digest, d.text)
+					t.Errorf("%.60q has the digest %s and the text %.60q; in fresh memory %s and %.60q", d.in.Body,
+						digest, text, d.digest, d.text)
 					return
 				}
 			}

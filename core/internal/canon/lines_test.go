@@ -29,19 +29,28 @@ func TestHeaderLines(t *testing.T) {
 		want string
 	}{
 		{"one", canon.Input{Header: header("if-match", `"v1"`)}, `if-match:"v1"`},
-		{"sorted by name", canon.Input{Header: header("range", "bytes=0-9", "if-range", "x", "if-match", "*")}, "if-match:*\nif-range:x\nrange:bytes=0-9"},
-		{"lines of one name in their order", canon.Input{Header: header("if-match", `"b"`, "range", "r", "if-match", `"a"`, "a", "1", "if-match", `"c"`)}, "a:1\nif-match:\"b\"\nif-match:\"a\"\nif-match:\"c\"\nrange:r"},
+		{"sorted by name", canon.Input{Header: header("range", "bytes=0-9", "if-range", "x", "if-match", "*")},
+			"if-match:*\nif-range:x\nrange:bytes=0-9"},
+		{"lines of one name in their order", canon.Input{Header: header("if-match", `"b"`, "range", "r", "if-match", `"a"`, "a", "1",
+			"if-match", `"c"`)}, "a:1\nif-match:\"b\"\nif-match:\"a\"\nif-match:\"c\"\nrange:r"},
 		{"trimmed at both ends", canon.Input{Header: header("range", " \tbytes=0 - 9\t ")}, "range:bytes=0 - 9"},
 		{"an empty one is not an absent one", canon.Input{Header: header("range", " ")}, "range:"},
 		{"case of a value", canon.Input{Header: header("if-match", "ABC")}, "if-match:ABC"},
-		{"behind JSON as it was sent", canon.Input{ContentType: typeJSON, Body: []byte(`{"a":1}`), Header: header("if-match", "*")}, "{\"a\":1}\nif-match:*"},
-		{"behind JSON out of order", canon.Input{ContentType: typeJSON, Body: []byte(`{"b":1,"a":2}`), Header: header("if-match", "*")}, "{\"a\":2,\"b\":1}\nif-match:*"},
-		{"behind pairs and JSON", canon.Input{RawQuery: "q", ContentType: typeJSON, Body: []byte(`{"a":1}`), Header: header("if-match", "*", "a", "b")}, "q=\n{\"a\":1}\na:b\nif-match:*"},
+		{"behind JSON as it was sent", canon.Input{ContentType: typeJSON, Body: []byte(`{"a":1}`), Header: header("if-match", "*")},
+			"{\"a\":1}\nif-match:*"},
+		{"behind JSON out of order", canon.Input{ContentType: typeJSON, Body: []byte(`{"b":1,"a":2}`), Header: header("if-match", "*")},
+			"{\"a\":2,\"b\":1}\nif-match:*"},
+		{"behind pairs and JSON", canon.Input{RawQuery: "q", ContentType: typeJSON, Body: []byte(`{"a":1}`),
+			Header: header("if-match", "*", "a", "b")}, "q=\n{\"a\":1}\na:b\nif-match:*"},
 		{"before raw bytes", canon.Input{Body: []byte("x\nif-match:*"), Header: header("range", "r")}, "range:r\n\x00x\nif-match:*"},
-		{"before malformed JSON", canon.Input{RawQuery: "q", ContentType: typeJSON, Body: []byte(`{"b":1,"a":2,}`), Header: header("range", "r")}, "q=\nrange:r\n\x00{\"b\":1,\"a\":2,}"},
-		{"before a malformed multipart form", canon.Input{ContentType: "multipart/form-data; boundary=b", Body: []byte("--b\r\n\r\nx"), Header: header("range", "r")}, "range:r\n\x00--b\r\n\r\nx"},
-		{"before the type", canon.Input{ContentType: "image/png", Body: []byte("x"), Header: header("x-amz-target", "T")}, "x-amz-target:T\ntype:image/png\n\x00x"},
-		{"no header fields, but the type behind JSON as it was sent", canon.Input{ContentType: "application/x+json", Body: []byte(`{"a":1}`)}, "{\"a\":1}\ntype:application/x+json"},
+		{"before malformed JSON", canon.Input{RawQuery: "q", ContentType: typeJSON, Body: []byte(`{"b":1,"a":2,}`),
+			Header: header("range", "r")}, "q=\nrange:r\n\x00{\"b\":1,\"a\":2,}"},
+		{"before a malformed multipart form", canon.Input{ContentType: "multipart/form-data; boundary=b", Body: []byte("--b\r\n\r\nx"),
+			Header: header("range", "r")}, "range:r\n\x00--b\r\n\r\nx"},
+		{"before the type", canon.Input{ContentType: "image/png", Body: []byte("x"), Header: header("x-amz-target", "T")},
+			"x-amz-target:T\ntype:image/png\n\x00x"},
+		{"no header fields, but the type behind JSON as it was sent",
+			canon.Input{ContentType: "application/x+json", Body: []byte(`{"a":1}`)}, "{\"a\":1}\ntype:application/x+json"},
 		{"like a form", canon.Input{Header: header("body", "a=1")}, "body: a=1"},
 		{"like the type", canon.Input{ContentType: "b/c", Header: header("type", "b/c")}, "type: b/c\ntype:b/c"},
 		{"a line feed", canon.Input{Header: header("a", "1\nb:2\n\n c\n")}, "a:1\n b:2\n \n  c\n "},
@@ -65,22 +74,26 @@ func TestHeaderLines(t *testing.T) {
 	got, _ := text(canon.Rules{}, canon.Input{Header: many})
 	assert.Equal(t, (want[0] + want[1])[1:], got)
 
-	got, info := text(canon.Rules{Select: paths(t, "a")}, canon.Input{ContentType: "application/x+json", Body: []byte(`{"b":1}`), Header: header("range", "r")})
+	got, info := text(canon.Rules{Select: paths(t, "a")},
+		canon.Input{ContentType: "application/x+json", Body: []byte(`{"b":1}`), Header: header("range", "r")})
 	assert.Equal(t, "range:r\ntype:application/x+json", got, "nothing of the body is selected")
 	assert.Zero(t, info)
 }
 
 func TestTypeLine(t *testing.T) {
 	types := map[string]string{
-		"application/vnd.api+json": "type:application/vnd.api+json", " Application/Vnd.API+JSON ;charset=utf-8": "type:application/vnd.api+json",
-		"application/jsonp": "type:application/jsonp", "application/json-patch+json": "type:application/json-patch+json",
-		"text/plain": "type:text/plain", "\tTEXT/plain\t; Charset=X": "type:text/plain",
+		"application/vnd.api+json":                 "type:application/vnd.api+json",
+		" Application/Vnd.API+JSON ;charset=utf-8": "type:application/vnd.api+json",
+		"application/jsonp":                        "type:application/jsonp",
+		"application/json-patch+json":              "type:application/json-patch+json",
+		"text/plain":                               "type:text/plain", "\tTEXT/plain\t; Charset=X": "type:text/plain",
 		"multipart": "type:multipart", "multipart/": "type:multipart/", "multiparty/x": "type:multiparty/x",
 		"tſ/K": "type:tſ/k", "a\nB": "type:a\n b",
 	}
 	for _, usual := range []string{
-		"", " ; charset=utf-8", typeJSON, "Application/JSON", " application/json ; v=1", typeForm, "APPLICATION/x-www-form-urlencoded;charset=UTF-8",
-		"multipart/form-data; boundary=b", "multipart/form-data", "Multipart/Mixed; boundary=b",
+		"", " ; charset=utf-8", typeJSON, "Application/JSON", " application/json ; v=1", typeForm,
+		"APPLICATION/x-www-form-urlencoded;charset=UTF-8", "multipart/form-data; boundary=b",
+		"multipart/form-data", "Multipart/Mixed; boundary=b",
 	} {
 		types[usual] = ""
 	}
@@ -96,7 +109,8 @@ func TestTypeLine(t *testing.T) {
 
 	// What got 415 under one type must not get it again under another.
 	seen := map[string]string{}
-	for _, contentType := range []string{typeJSON, "application/vnd.api+json", "application/merge-patch+json", "text/json", "text/plain", typeForm} {
+	for _, contentType := range []string{typeJSON, "application/vnd.api+json", "application/merge-patch+json",
+		"text/json", "text/plain", typeForm} {
 		got := digest(canon.Rules{}, canon.Input{ContentType: contentType, Body: []byte(`{"a":1}`)})
 		assert.NotContains(t, seen, got, "%s, %s", contentType, seen[got])
 		seen[got] = contentType
@@ -132,17 +146,23 @@ func TestConsumed(t *testing.T) {
 		{"query", canon.Rules{}, canon.Input{RawQuery: "sign=1&a=2&X-Nonce=3&sign=4&%73ign=5&a%0Ab=6&=7"}, "a=2"},
 		{"exactly", canon.Rules{}, canon.Input{RawQuery: "Sign=1&x-nonce=2&signs=3&sig=4"}, "Sign=1&sig=4&signs=3&x-nonce=2"},
 		{"form", canon.Rules{}, canon.Input{ContentType: typeForm, Body: []byte("sign=1&a=2&%c3%a9=3")}, "body:a=2"},
-		{"JSON", canon.Rules{}, jsonInput(`{"sign":{"x":[1]},"a":{"sign":1},"a\u000ab":2,"\u00e9":3,"X-Nonce":4,"x-nonce":5,"":6,"a.b":7}`), `{"a":{"sign":1},"x-nonce":5}`},
-		{"JSON, at the top level only", canon.Rules{DefaultNames: true, Exclude: paths(t, "**.x")}, jsonInput(`{"ts":1,"a":{"sign":2,"ts":3,"x":4},"sign":5}`), `{"a":{"sign":2,"ts":3}}`},
+		{"JSON", canon.Rules{}, jsonInput(`{"sign":{"x":[1]},"a":{"sign":1},"a\u000ab":2,"\u00e9":3,"X-Nonce":4,"x-nonce":5,"":6,"a.b":7}`),
+			`{"a":{"sign":1},"x-nonce":5}`},
+		{"JSON, at the top level only", canon.Rules{DefaultNames: true, Exclude: paths(t, "**.x")},
+			jsonInput(`{"ts":1,"a":{"sign":2,"ts":3,"x":4},"sign":5}`), `{"a":{"sign":2,"ts":3}}`},
 		{"JSON, not the default names", canon.Rules{}, jsonInput(`{"ts":1,"sign":2,"nonce":3}`), `{"nonce":3,"ts":1}`},
 		{"query, not the default names", canon.Rules{}, canon.Input{RawQuery: "ts=1&sign=2&nonce=3"}, "nonce=3&ts=1"},
 		{"JSON, not in an array", canon.Rules{}, jsonInput(`[{"sign":1}]`), `[{"sign":1}]`},
-		{"JSON, names alike in the beginning", canon.Rules{}, jsonInput(`{"si":1,"signed":2,"a\nbc":3,"a\n":4}`), `{"a\n":4,"a\nbc":3,"si":1,"signed":2}`},
-		{"never a path parameter", canon.Rules{}, canon.Input{PathParams: []pair{{Name: "sign", Value: "1"}}, RawQuery: "sign=2"}, "sign=1"},
-		{"never a file", canon.Rules{}, multipartInput(t, "b", part{name: "sign", content: "1"}, part{name: "sign", filename: "s", content: "2"}), "body:sign=@" + md5Hex("2") + ";s"},
+		{"JSON, names alike in the beginning", canon.Rules{}, jsonInput(`{"si":1,"signed":2,"a\nbc":3,"a\n":4}`),
+			`{"a\n":4,"a\nbc":3,"si":1,"signed":2}`},
+		{"never a path parameter", canon.Rules{},
+			canon.Input{PathParams: []pair{{Name: "sign", Value: "1"}}, RawQuery: "sign=2"}, "sign=1"},
+		{"never a file", canon.Rules{}, multipartInput(t, "b", part{name: "sign", content: "1"},
+			part{name: "sign", filename: "s", content: "2"}), "body:sign=@" + md5Hex("2") + ";s"},
 		{"never a header field", canon.Rules{}, canon.Input{Header: []pair{{Name: "sign", Value: "1"}}}, "sign:1"},
 		{"not raw bytes", canon.Rules{}, canon.Input{Body: []byte("sign=1")}, "\x00sign=1"},
-		{"with other rules", canon.Rules{DefaultNames: true, Exclude: paths(t, "x")}, canon.Input{RawQuery: "ts=1&x=2&X-Nonce=3&a=4", ContentType: typeJSON, Body: []byte(`{"ts":1,"x":2,"X-Nonce":3,"a":4}`)}, "a=4\n{\"a\":4}"},
+		{"with other rules", canon.Rules{DefaultNames: true, Exclude: paths(t, "x")}, canon.Input{RawQuery: "ts=1&x=2&X-Nonce=3&a=4",
+			ContentType: typeJSON, Body: []byte(`{"ts":1,"x":2,"X-Nonce":3,"a":4}`)}, "a=4\n{\"a\":4}"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -273,7 +293,8 @@ func asSent(in canon.Input) sent {
 func inputGen(imitations ...string) *rapid.Generator[canon.Input] {
 	return rapid.Custom(func(t *rapid.T) canon.Input {
 		anything := rapid.OneOf(
-			rapid.SampledFrom(append(imitations, "", "1", "a=1", "body:a=1", "body:a", `{"a":1}`, "[1]", `"a"`, "true", "if-match:1", "type:a/b", "\x00", "\x00a=1", "\n\x00", "a/b", " ", "a=1\nif-match:1", "@", ";a")),
+			rapid.SampledFrom(append(imitations, "", "1", "a=1", "body:a=1", "body:a", `{"a":1}`, "[1]", `"a"`, "true", "if-match:1",
+				"type:a/b", "\x00", "\x00a=1", "\n\x00", "a/b", " ", "a=1\nif-match:1", "@", ";a")),
 			rapid.StringN(0, 8, -1))
 		name := rapid.SampledFrom([]string{"a", "b", "body:a", "body", "type", "body:body:a", "if-match", "%zz", "é", ""})
 		segments := rapid.Custom(func(t *rapid.T) string {
@@ -298,7 +319,8 @@ func inputGen(imitations ...string) *rapid.Generator[canon.Input] {
 			})
 		}
 		in.ContentType = rapid.OneOf(
-			rapid.SampledFrom([]string{"", typeJSON, typeForm, "application/vnd.api+json", "Text/Plain; x=y", "a/b", "multipart/mixed", "multipart/form-data; boundary=b", " a/b"}),
+			rapid.SampledFrom([]string{"", typeJSON, typeForm, "application/vnd.api+json", "Text/Plain; x=y", "a/b", "multipart/mixed",
+				"multipart/form-data; boundary=b", " a/b"}),
 			anything).Draw(t, "type")
 		switch mediaType, _, _ := mime.ParseMediaType(in.ContentType); {
 		case mediaType == typeForm:
@@ -314,7 +336,8 @@ func inputGen(imitations ...string) *rapid.Generator[canon.Input] {
 			}
 			in.Body = []byte(body.String() + "--b--\r\n")
 		case canon.IsJSON(in.ContentType) && rapid.Bool().Draw(t, "well-formed"):
-			in.Body = []byte(rapid.SampledFrom([]string{"{ }", "[1 ]", "true", "-1.0", `{"b":1,"a":"x\n\u0000"}`, `"if-match:1"`, "null"}).Draw(t, "JSON"))
+			in.Body = []byte(rapid.SampledFrom([]string{"{ }", "[1 ]", "true", "-1.0", `{"b":1,"a":"x\n\u0000"}`,
+				`"if-match:1"`, "null"}).Draw(t, "JSON"))
 		default:
 			in.Body = []byte(anything.Draw(t, "body"))
 		}

@@ -69,7 +69,8 @@ func TestMultipart(t *testing.T) {
 	for name, other := range map[string]canon.Input{
 		"boundary": multipartInput(t, "another", fields...),
 		"order":    multipartInput(t, "bbb", fields[2], fields[0], file, fields[3]),
-		"headers":  multipartInput(t, "bbb", fields[0], part{name: "photo", filename: "a.png", content: file.content, header: []string{"Content-Type", "image/png", "X-Other", "1"}}, fields[2], fields[3]),
+		"headers": multipartInput(t, "bbb", fields[0], part{name: "photo", filename: "a.png", content: file.content,
+			header: []string{"Content-Type", "image/png", "X-Other", "1"}}, fields[2], fields[3]),
 	} {
 		got, _ := text(canon.Rules{}, other)
 		assert.Equal(t, want, got, "%s does not count", name)
@@ -165,32 +166,44 @@ func oneOf(r *rand.Rand, list ...string) string { return list[r.IntN(len(list))]
 // drawForm draws a form, most of whose parts are as every client writes them, and its
 // Content-Type.
 func drawForm(r *rand.Rand) (contentType string, body []byte) {
-	contentType = "multipart/form-data" + piece(r, "; boundary=b", `;boundary="b"`, "; boundary=b; charset=utf-8", "; Boundary=b ;", "; boundary=b;boundary=b",
-		`; boundary="\b"`, "; boundary*=utf-8''b", "; boundary=b*", "; boundary=", `; boundary=""`, ` ; boundary= b`, "; charset=utf-8", "; boundary=b; x=y")
+	contentType = "multipart/form-data" + piece(r, "; boundary=b", `;boundary="b"`, "; boundary=b; charset=utf-8",
+		"; Boundary=b ;", "; boundary=b;boundary=b",
+		`; boundary="\b"`, "; boundary*=utf-8''b", "; boundary=b*", "; boundary=", `; boundary=""`, ` ; boundary= b`,
+		"; charset=utf-8", "; boundary=b; x=y")
 	var b strings.Builder
 	b.WriteString(piece(r, "", "preamble\r\n", "\r\n", "--b--\r\n", "\n"))
 	for range r.IntN(4) {
 		end := piece(r, "\r\n", "\n", " \r\n", "x\r\n", "\r\r\n", "\x00\r\n")
 		b.WriteString("--b" + piece(r, "\r\n", " \r\n", "\n", "-\r\n", "x\r\n", "\r", "--\r\n", "\t\r\n"))
-		b.WriteString(piece(r, "", "X-First: 1"+end, " folded: 1\r\n", "no colon\r\n", ": no name\r\n", "9: digit\r\n", "With space : 1\r\n", "Content-Type: text/plain\r\n folded\r\n",
+		b.WriteString(piece(r, "", "X-First: 1"+end, " folded: 1\r\n", "no colon\r\n", ": no name\r\n", "9: digit\r\n",
+			"With space : 1\r\n", "Content-Type: text/plain\r\n folded\r\n",
 			"Content-Disposition: form-data; name=first\r\n", "X-Long: "+strings.Repeat("x", 5000)+"\r\n", strings.Repeat("X: 1\r\n", 20)))
-		b.WriteString(piece(r, "Content-Disposition", "content-disposition", "CONTENT-DISPOSITION", "Content-Disposition ", "X-Disposition"))
+		b.WriteString(piece(r, "Content-Disposition", "content-disposition", "CONTENT-DISPOSITION",
+			"Content-Disposition ", "X-Disposition"))
 		b.WriteString(":" + piece(r, " ", "", "\t ", "\r\n "))
 		b.WriteString(piece(r, "form-data", "Form-Data", "attachment", "form-data ", "form-data\u00a0", "form data", ""))
 		name := oneOf(r, "a", "b", "c d", "é", "Z")
-		b.WriteString(piece(r, fmt.Sprintf(`; name="%s"`, name), "; name=a", ";name=a", "; NAME=a", "; name = a", "; name= a", `; name="a\"b"`, `; name="a\b"`, `; name="a\\b"`, `; name="a\"; filename="b"`, "; name*=utf-8''%c3%a9", "; name*0=a; name*1=b",
-			"; name=a; name=a", "; name=a; name=b", `; name=""`, "; name=", "; name=a'b", "; name=a*", "; name={a}", "; name=é", `; name="a" b`, "; x=y", "", ";", `; name="a`, `; name="a;b=c"`, `; name="a	b"`))
-		b.WriteString(piece(r, oneOf(r, "", `; filename="f.png"`), `; filename=""`, `; filename="d/f"`, `; filename="c:f"`, `; filename="f/"`, "; filename=f", `; filename="/"`, `; filename="C:\f"`, "; filename*=utf-8''f", `; filename="é"`, ";", "; filename",
-			`; filename="übung 1;x=&.png"`, `; filename="../../d.png"`, `; filename="e\".png"`, `; filename*=utf-8''%e2%82%ac.png`, `; filename*0="f."; filename*1=png`, `; filename="."`, "; filename=\"g\xff\""))
+		b.WriteString(piece(r, fmt.Sprintf(`; name="%s"`, name), "; name=a", ";name=a", "; NAME=a", "; name = a", "; name= a",
+			`; name="a\"b"`, `; name="a\b"`, `; name="a\\b"`, `; name="a\"; filename="b"`, "; name*=utf-8''%c3%a9", "; name*0=a; name*1=b",
+			"; name=a; name=a", "; name=a; name=b", `; name=""`, "; name=", "; name=a'b", "; name=a*", "; name={a}", "; name=é",
+			`; name="a" b`, "; x=y", "", ";", `; name="a`, `; name="a;b=c"`, `; name="a	b"`))
+		b.WriteString(piece(r, oneOf(r, "", `; filename="f.png"`), `; filename=""`, `; filename="d/f"`,
+			`; filename="c:f"`, `; filename="f/"`, "; filename=f", `; filename="/"`, `; filename="C:\f"`, "; filename*=utf-8''f",
+			`; filename="é"`, ";", "; filename",
+			`; filename="übung 1;x=&.png"`, `; filename="../../d.png"`, `; filename="e\".png"`, `; filename*=utf-8''%e2%82%ac.png`,
+			`; filename*0="f."; filename*1=png`, `; filename="."`, "; filename=\"g\xff\""))
 		b.WriteString(end)
-		b.WriteString(piece(r, "", "Content-Transfer-Encoding: quoted-printable\r\n", "content-transfer-encoding: Quoted-Printable \r\n", "Content-Transfer-Encoding: binary\r\n", "Content-Type: image/png\r\n",
+		b.WriteString(piece(r, "", "Content-Transfer-Encoding: quoted-printable\r\n", "content-transfer-encoding: Quoted-Printable \r\n",
+			"Content-Transfer-Encoding: binary\r\n", "Content-Type: image/png\r\n",
 			"Content-Disposition: form-data; name=second\r\n", "X: \x7f\r\n", "X: \xff\r\n", "X:\r\n", "X: 1\r\n\tfolded\r\n"))
 		b.WriteString(piece(r, "\r\n", "\n", "", " \r\n", "\r\n\r\n", "\r"))
-		b.WriteString(piece(r, oneOf(r, "", "1", "é &", "\r\n", "=3D=\r\n"), "\r\n--bx", "\r\n--b-x", "--bx", "--b", "\n--b\n", "\r\n--", "\r\r\n--", "\r\n--\r\n--b", strings.Repeat("\r\n--", 2000),
+		b.WriteString(piece(r, oneOf(r, "", "1", "é &", "\r\n", "=3D=\r\n"), "\r\n--bx", "\r\n--b-x", "--bx", "--b", "\n--b\n", "\r\n--",
+			"\r\r\n--", "\r\n--\r\n--b", strings.Repeat("\r\n--", 2000),
 			strings.Repeat("x", 4085), "\x01", "=zz"))
 		b.WriteString(piece(r, "\r\n", "\n", "", "\r", "\r\n\r\n"))
 	}
-	b.WriteString(piece(r, "--b--\r\n", "--b--", "--b-- \r\n", "--b--\n", "--b--x\r\n", "--b--\r", "--b-- ", "--b", "--b\r\n", "", "--b--\r\nepilogue\r\n--b\r\n", "--b\r\n--b--"))
+	b.WriteString(piece(r, "--b--\r\n", "--b--", "--b-- \r\n", "--b--\n", "--b--x\r\n", "--b--\r", "--b-- ", "--b", "--b\r\n", "",
+		"--b--\r\nepilogue\r\n--b\r\n", "--b\r\n--b--"))
 	return contentType, []byte(b.String())
 }
 
@@ -214,7 +227,8 @@ func TestMultipartSameAsStandard(t *testing.T) {
 		}
 		require.Equal(t, want, got, "%s, %q", contentType, body)
 		require.Equal(t, raw, info.Raw, "%s, %q", contentType, body)
-		_, part := text(canon.Rules{WithoutFiles: true, DefaultNames: true, Select: some}, canon.Input{RawQuery: query, ContentType: contentType, Body: body})
+		_, part := text(canon.Rules{WithoutFiles: true, DefaultNames: true, Select: some},
+			canon.Input{RawQuery: query, ContentType: contentType, Body: body})
 		require.Equal(t, raw, part.Raw, "it does not depend on the rules: %q", body)
 		if !raw {
 			understood++

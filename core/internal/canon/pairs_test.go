@@ -26,12 +26,14 @@ func TestPairs(t *testing.T) {
 		{"blanks", "a+b=%20+", "a+b=++"},
 		{"escapes that need not be", "%61=%62%7E~", "a=b~~"},
 		{"escapes in lower case", "a=%c3%a9%2f", "a=%C3%A9%2F"},
-		{"bytes as they are", "a=é/?:@!$'()*,[]\"<>\\^`{|}\x7f\x00", "a=%C3%A9%2F%3F%3A%40%21%24%27%28%29%2A%2C%5B%5D%22%3C%3E%5C%5E%60%7B%7C%7D%7F%00"},
+		{"bytes as they are", "a=é/?:@!$'()*,[]\"<>\\^`{|}\x7f\x00",
+			"a=%C3%A9%2F%3F%3A%40%21%24%27%28%29%2A%2C%5B%5D%22%3C%3E%5C%5E%60%7B%7C%7D%7F%00"},
 		{"invalid UTF-8", "a=%ff\xfe", "a=%FF%FE"},
 		{"an escaped separator", "a=%26b%3D1", "a=%26b%3D1"},
 		{"sorted decoded", "%7A=1&b=2&%2D=3&.=4", "-=3&.=4&b=2&z=1"},
 		{"a byte above the others", "%C3=1&z=2&~=3", "z=2&~=3&%C3=1"},
-		{"names alike for eight bytes", "aaaaaaaab=1&aaaaaaaa=2&aaaaaaaaa=3&aaaaaaaa%00=4", "aaaaaaaa=2&aaaaaaaa%00=4&aaaaaaaaa=3&aaaaaaaab=1"},
+		{"names alike for eight bytes", "aaaaaaaab=1&aaaaaaaa=2&aaaaaaaaa=3&aaaaaaaa%00=4",
+			"aaaaaaaa=2&aaaaaaaa%00=4&aaaaaaaaa=3&aaaaaaaab=1"},
 		{"NUL", "a%00=1&a=2", "a=2&a%00=1"},
 		{"bad escape in a value", "a=%zz&b=1%", "a=%!%25zz&b=%!1%25"},
 		{"bad escape in a name", "b=1&%4=2+3&+%=x", "%!%254=2+3&%!%2B%25=x&b=1"},
@@ -51,7 +53,8 @@ func TestPairs(t *testing.T) {
 
 func TestPathParameters(t *testing.T) {
 	got, _ := text(canon.Rules{DefaultNames: true, Exclude: paths(t, "*"), Select: paths(t)}, canon.Input{
-		PathParams: []canon.Pair{{Name: "ts", Value: "%zz +&="}, {Name: "*", Value: "a/b"}, {Name: "é", Value: ""}, {Name: "ts", Value: "2"}},
+		PathParams: []canon.Pair{{Name: "ts", Value: "%zz +&="}, {Name: "*", Value: "a/b"},
+			{Name: "é", Value: ""}, {Name: "ts", Value: "2"}},
 	})
 	assert.Equal(t, "%2A=a%2Fb&ts=%25zz+%2B%26%3D&ts=2&%C3%A9=", got)
 }
@@ -111,7 +114,8 @@ func inBody(text string) string {
 type pair = canon.Pair
 
 func FuzzPairs(f *testing.F) {
-	for _, seed := range []string{"", "a=1&b=2", "b&a&&=", "a=%zz&%=1", "%!=1&a=%21", "ts=1&_t=2&T-s=3", "a;b=1", "%2561=%25%32", "a+b=c+d&a%20b=e", "\xff=%00"} {
+	for _, seed := range []string{"", "a=1&b=2", "b&a&&=", "a=%zz&%=1", "%!=1&a=%21", "ts=1&_t=2&T-s=3", "a;b=1",
+		"%2561=%25%32", "a+b=c+d&a%20b=e", "\xff=%00"} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, query string) {

@@ -128,7 +128,8 @@ func TestNoStateIsFollowedTwice(t *testing.T) {
 }
 
 func FuzzPaths(f *testing.F) {
-	for _, seed := range []string{"device.gps", "items.*.ts", "**.traceId", `a\.b\\`, "a..b", "", "**", `\**`, "0.10.01", "**.**.*", "\xff.é", `\x`} {
+	for _, seed := range []string{"device.gps", "items.*.ts", "**.traceId", `a\.b\\`, "a..b", "", "**", `\**`,
+		"0.10.01", "**.**.*", "\xff.é", `\x`} {
 		f.Add(seed, body200)
 	}
 	f.Fuzz(func(t *testing.T, path, body string) {

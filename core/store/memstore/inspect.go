@@ -154,7 +154,8 @@ func (s inspector) Change(ctx context.Context, key string, expected store.Record
 }
 
 // change is the atomic part of Change. The caller closes woken.
-func (s inspector) change(sh *shard, hash uint64, key string, expected *store.Record, c *store.Change, result string) (woken chan struct{}, err error) {
+func (s inspector) change(sh *shard, hash uint64, key string, expected *store.Record, c *store.Change,
+	result string) (woken chan struct{}, err error) {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	now := s.elapsed()

@@ -42,10 +42,11 @@ func TestInvariants(t *testing.T) {
 		acquire := func(t *rapid.T) {
 			key, remark := key.Draw(t, "key"), text.Draw(t, "remark")
 			fingerprint := rapid.SampledFrom([]string{"", "of another operation"}).Draw(t, "fingerprint")
-			secret, id := rapid.SampledFrom([]string{"", "s1", "secret 2"}).Draw(t, "secret"), rapid.SampledFrom([]store.ID{{}, {1}}).Draw(t, "id")
+			secret, id := rapid.SampledFrom([]string{"", "s1", "secret 2"}).Draw(t, "secret"),
+				rapid.SampledFrom([]store.ID{{}, {1}}).Draw(t, "id")
 			_, err := s.Acquire(ctx, key, store.Claim{
-				Owner: owner.Draw(t, "owner"), Fingerprint: fingerprint, Secret: secret, About: store.About{ID: id, Remark: remark}, Lease: span.Draw(t, "lease"),
-				Retention: span.Draw(t, "retention"), Takeover: rapid.Bool().Draw(t, "takeover"),
+				Owner: owner.Draw(t, "owner"), Fingerprint: fingerprint, Secret: secret, About: store.About{ID: id, Remark: remark},
+				Lease: span.Draw(t, "lease"), Retention: span.Draw(t, "retention"), Takeover: rapid.Bool().Draw(t, "takeover"),
 				Attempt: rapid.Uint64Range(0, 2).Draw(t, "attempt"),
 			})
 			checkFull(t, s, err, 1, overhead+int64(len(key)+len(fingerprint)+len(secret)+len(remark)))
@@ -84,7 +85,8 @@ func TestInvariants(t *testing.T) {
 				if err != nil {
 					return
 				}
-				c := store.Change{To: rapid.SampledFrom([]store.State{0, store.Free, store.Done}).Draw(t, "to"), Result: []byte(result), Retention: span.Draw(t, "retention"), Remark: remark}
+				c := store.Change{To: rapid.SampledFrom([]store.State{0, store.Free, store.Done}).Draw(t, "to"), Result: []byte(result),
+					Retention: span.Draw(t, "retention"), Remark: remark}
 				if c.Validate(seen.State) == nil {
 					checkFull(t, s, inspect.Change(ctx, key, seen, c), 0, int64(len(result)+len(remark)))
 				}

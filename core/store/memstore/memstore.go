@@ -14,12 +14,11 @@
 //
 // # Bounds
 //
-// The store holds at most Config.MaxEntries records (default 1,048,576) that take
-// at most Config.MaxBytes bytes (default 512 MiB). A record counts with its key,
-// its fingerprint, its result or its steps, its remark and 280 bytes of overhead, so that MaxBytes is close to
-// the memory that the store takes. When a bound is reached, expired records are
-// removed to make room, and so are the results that their records have outlived. If there are none, Acquire returns [store.ErrFull], and so does
-// Complete for a result, and Checkpoint for steps, that do not fit. A record that has not expired is never dropped.
+// The store holds at most Config.MaxEntries records (default 1,048,576) that take at most Config.MaxBytes bytes (default 512 MiB). A record
+// counts with its key, its fingerprint, its result or its steps, its remark and 280 bytes of overhead, so that MaxBytes is close to the
+// memory that the store takes. When a bound is reached, expired records are removed to make room, and so are the results that their records
+// have outlived. If there are none, Acquire returns [store.ErrFull], and so does Complete for a result, and Checkpoint for steps, that do
+// not fit. A record that has not expired is never dropped.
 //
 // # Expiry
 //
@@ -252,7 +251,8 @@ func (s *Store) Acquire(ctx context.Context, key string, claim store.Claim) (sto
 
 // acquire is the atomic part of Acquire. It reports false, with nothing changed,
 // if there is no room for a new record. The caller closes woken.
-func (s *Store) acquire(sh *shard, hash uint64, key string, claim *store.Claim) (grant store.Grant, result string, woken chan struct{}, ok bool) {
+func (s *Store) acquire(sh *shard, hash uint64, key string,
+	claim *store.Claim) (grant store.Grant, result string, woken chan struct{}, ok bool) {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	now := s.elapsed()
@@ -379,7 +379,8 @@ func (s *Store) find(key string) (grant store.Grant, result string, raw uint64) 
 // create adds a running record under a key that has none. It reports false, with nothing
 // changed, if there is no room.
 func (s *Store) create(sh *shard, hash uint64, key string, claim *store.Claim, now time.Duration) bool {
-	e := &entry{key: key, fingerprint: claim.Fingerprint, result: claim.Secret, about: claim.About, owner: claim.Owner, raw: claim.Raw, attempt: 1, begun: now}
+	e := &entry{key: key, fingerprint: claim.Fingerprint, result: claim.Secret, about: claim.About, owner: claim.Owner,
+		raw: claim.Raw, attempt: 1, begun: now}
 	if !s.reserve(1, e.size()) {
 		return false
 	}
@@ -472,7 +473,8 @@ func (s *Store) checkpoint(ctx context.Context, key string, owner store.Owner, s
 
 // complete is the atomic part of Complete. It changes nothing unless the record is
 // held by owner and there is room for the result. The caller closes woken.
-func (s *Store) complete(sh *shard, hash uint64, key string, owner store.Owner, result string, retention, known time.Duration) (woken chan struct{}, held, ok bool) {
+func (s *Store) complete(sh *shard, hash uint64, key string, owner store.Owner, result string, retention,
+	known time.Duration) (woken chan struct{}, held, ok bool) {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	now := s.elapsed()
@@ -609,7 +611,8 @@ func (sh *shard) unwatch(e *entry) chan struct{} {
 
 // finished is the grant for a finished record, without its result, and that.
 func (sh *shard) finished(e *entry, now time.Duration) (g store.Grant, result string) {
-	g = store.Grant{State: store.Done, Attempt: e.attempt, Fingerprint: e.fingerprint, ID: e.about.ID, Remark: e.about.Remark, Remaining: sh.queue[e.place].at - now}
+	g = store.Grant{State: store.Done, Attempt: e.attempt, Fingerprint: e.fingerprint, ID: e.about.ID, Remark: e.about.Remark,
+		Remaining: sh.queue[e.place].at - now}
 	if g.Remaining > 0 && !e.expired {
 		return g, e.result
 	}

@@ -57,7 +57,8 @@ func BenchmarkStore(b *testing.B) {
 }
 
 func TestOptions(t *testing.T) {
-	for capacity, o := range map[int]memstore.Config{1 << 20: {}, 1: {MaxEntries: 1, MaxBytes: 1}, 128: {MaxBytes: 64 << 10}, math.MaxInt32: {MaxEntries: math.MaxInt32, MaxBytes: math.MaxInt64}} {
+	for capacity, o := range map[int]memstore.Config{1 << 20: {}, 1: {MaxEntries: 1, MaxBytes: 1}, 128: {MaxBytes: 64 << 10},
+		math.MaxInt32: {MaxEntries: math.MaxInt32, MaxBytes: math.MaxInt64}} {
 		if s, err := memstore.New(o); err != nil || s.Capabilities().Capacity != capacity {
 			t.Errorf("New(%+v): %v, not with room for %d", o, err, capacity)
 		}

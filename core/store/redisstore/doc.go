@@ -33,11 +33,11 @@
 // that claim when the answer comes. (A replay from the client's cache is looked up in the
 // caller's goroutine, and may wait for a new connection.)
 //
-// Commands of concurrent callers are sent together, up to 32 in one write. The first caller lets all
-// goroutines run that are ready, and then sends what they have added; if there are none, it sends at
-// once. Nobody gets an answer before all have theirs. On a cluster each caller's commands are sent alone,
-// so that nobody waits for another one's node. With [Config].WaitForReplicas one batch of any size is under way at a time. A hook of the client, for tracing say, sees commands sent
-// together as one DoMulti, with the context values of the first caller.
+// Commands of concurrent callers are sent together, up to 32 in one write. The first caller lets all goroutines run that are ready,
+// and then sends what they have added; if there are none, it sends at once. Nobody gets an answer before all have theirs. On a cluster
+// each caller's commands are sent alone, so that nobody waits for another one's node. With [Config].WaitForReplicas one batch of any
+// size is under way at a time. A hook of the client, for tracing say, sees commands sent together as one DoMulti, with the context
+// values of the first caller.
 //
 // With 64 goroutines on the server's own machine, operations and replays run 1.4 times as fast as with
 // a bare client that sends the same commands, which makes a write for nearly every command; and about as fast as plain SET
@@ -57,10 +57,10 @@
 // result is kept while the time to live exceeds the number. Only R and W have the owner, 16 bytes. In the place of the result,
 // which only D has, the others have the finished steps of the operation, if there are any.
 //
-// An attempt with a leading 0 says that the record tells of its operation: the about is '@', or, if it is free (or was) and has kept its operation, 'A' if
-// an earlier run may have taken effect, and else 'B'; the operation's id, 16 bytes; when it was begun, in ms since 1970 by the clock of the process that claimed it, 8
-// bytes; then the policy, the creator, the remark, and the name of the secret, each after a byte with its length. Claims
-// without an About (those of nonces) make records without one.
+// An attempt with a leading 0 says that the record tells of its operation: the about is '@', or, if it is free (or was) and has kept its
+// operation, 'A' if an earlier run may have taken effect, and else 'B'; the operation's id, 16 bytes; when it was begun, in ms since 1970
+// by the clock of the process that claimed it, 8 bytes; then the policy, the creator, the remark, and the name of the secret, each after a
+// byte with its length. Claims without an About (those of nonces) make records without one.
 //
 // No point in time decides anything: the key itself expires. Its time to live is the lease plus the
 // retention. The lease is valid while the time to live exceeds the retention.

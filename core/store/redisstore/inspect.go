@@ -44,7 +44,8 @@ func (r *record) told(key string, size int) store.Record {
 		size = 0
 	}
 	return store.Record{Key: key, State: r.state, Expired: r.expired, Attempt: r.attempt, Fingerprint: strings.Clone(r.fingerprint),
-		About: store.About{ID: r.about.ID, Policy: strings.Clone(r.about.Policy), Creator: strings.Clone(r.about.Creator), Remark: strings.Clone(r.about.Remark)},
+		About: store.About{ID: r.about.ID, Policy: strings.Clone(r.about.Policy), Creator: strings.Clone(r.about.Creator),
+			Remark: strings.Clone(r.about.Remark)},
 		Begun: r.begun, Remaining: r.remaining, Size: size}
 }
 

@@ -190,7 +190,8 @@ func steps(text string) []byte {
 
 // grant returns what a claim that meets with the record gets. To a claim, a free one is never in the way.
 func (r *record) grant() store.Grant {
-	g := store.Grant{State: r.state, Expired: r.expired, Attempt: r.attempt, ID: r.about.ID, Fingerprint: r.fingerprint, Remark: r.about.Remark, Remaining: r.remaining}
+	g := store.Grant{State: r.state, Expired: r.expired, Attempt: r.attempt, ID: r.about.ID, Fingerprint: r.fingerprint,
+		Remark: r.about.Remark, Remaining: r.remaining}
 	switch r.state {
 	case store.Done:
 		g.Result = []byte(r.result)

@@ -9,7 +9,8 @@ import (
 	"github.com/redis/rueidis"
 )
 
-var errCluster = errors.New("redisstore: Config.WaitForReplicas needs a client of one server or of Sentinel: a cluster's, or one that follows redirections, may send a write and its WAIT to two servers")
+var errCluster = errors.New("redisstore: Config.WaitForReplicas needs a client of one server or of Sentinel: a cluster's, or one that " +
+	"follows redirections, may send a write and its WAIT to two servers")
 
 // replicated is a client that sends a WAIT after commands, on the same connection.
 type replicated struct {

@@ -28,7 +28,8 @@ func (s *Store) prepareServers() {
 			defer cancel()
 			b := node.B()
 			commands := rueidis.Commands{b.Info().Section("memory").Build(), b.Arbitrary("ACL", "WHOAMI").Build()}
-			for _, source := range []string{aboutSource + acquireSource, renewSource, aboutSource + completeSource, aboutSource + releaseSource, aboutSource + checkpointSource, watchSource} {
+			for _, source := range []string{aboutSource + acquireSource, renewSource, aboutSource + completeSource,
+				aboutSource + releaseSource, aboutSource + checkpointSource, watchSource} {
 				commands = append(commands, b.ScriptLoad().Script(source).Build())
 			}
 			answers := node.DoMulti(ctx, commands...)
@@ -92,7 +93,8 @@ func checkEviction(addr, info string) error {
 	if policy == "" || policy == "noeviction" {
 		return nil
 	}
-	return fmt.Errorf("redisstore: the maxmemory-policy of %s is %s: when its memory is full, it drops records, and their operations run again; set it to noeviction", addr, policy)
+	return fmt.Errorf("redisstore: the maxmemory-policy of %s is %s: when its memory is full, it drops records, and their operations run "+
+		"again; set it to noeviction", addr, policy)
 }
 
 // field returns the value of a field of INFO.

@@ -20,8 +20,9 @@ import (
 var (
 	errLease = errors.New("redisstore: a lease must be longer than zero")
 	// net/url's error may quote a password.
-	errURL = errors.New("redisstore: the URL is malformed: it is redis://user:password@host:6379/0, with user and password percent-encoded, " +
-		"or begins with rediss:// or unix://")
+	errURL = errors.New(
+		"redisstore: the URL is malformed: it is redis://user:password@host:6379/0, with user and password percent-encoded, " +
+			"or begins with rediss:// or unix://")
 )
 
 var schemes = []string{"redis", "rediss", "unix", "valkey", "valkeys"}
@@ -201,7 +202,8 @@ func (s *Store) Acquire(ctx context.Context, key string, claim store.Claim) (sto
 		return store.Grant{}, err
 	}
 	if a.number != 0 {
-		g := store.Grant{State: store.Acquired, Attempt: uint64(max(a.number, -a.number)), Free: a.number < 0, ID: claim.ID, Secret: claim.Secret}
+		g := store.Grant{State: store.Acquired, Attempt: uint64(max(a.number, -a.number)),
+			Free: a.number < 0, ID: claim.ID, Secret: claim.Secret}
 		if told := a.record; told != "" {
 			copy(g.ID[:], told)
 			secret, rest, ok := cutText(told[len(g.ID):])
@@ -217,7 +219,9 @@ func (s *Store) Acquire(ctx context.Context, key string, claim store.Claim) (sto
 		return store.Grant{}, err
 	}
 	if repeated && r.state == store.Running && r.owner == string(claim.Owner[:]) {
-		return store.Grant{State: store.Acquired, Attempt: r.attempt, Free: r.free && !r.uncertain, ID: r.about.ID, Secret: r.secret, Steps: steps(r.result)}, nil // the first try made it
+		// the first try made it
+		return store.Grant{State: store.Acquired, Attempt: r.attempt, Free: r.free && !r.uncertain, ID: r.about.ID,
+			Secret: r.secret, Steps: steps(r.result)}, nil
 	}
 	if r.state == store.Done && !r.expired {
 		s.finished.add(key, sent, r.remaining, r.about.ID)

@@ -298,7 +298,8 @@ func (s *Store) failure(ctx context.Context, call string, err error) error {
 		err = fmt.Errorf("there is no table %s: run Migrate, or the statements of Schema: %w", s.table.name, err)
 	}
 	if s.dialect.noColumn(err) && call != "migrate" {
-		err = fmt.Errorf("the table %s is that of an earlier version: run Migrate, or add what Schema has and the table lacks: %w", s.table.name, err)
+		err = fmt.Errorf("the table %s is that of an earlier version: run Migrate, or add what Schema has and the table lacks: %w",
+			s.table.name, err)
 	}
 	if s.dialect.class(err) == classFull {
 		err = fmt.Errorf("%w: %w", store.ErrFull, err)

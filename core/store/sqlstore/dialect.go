@@ -101,7 +101,8 @@ func (d Dialect) table(name string) (table, error) {
 	}
 	for _, p := range parts {
 		if !identifier.MatchString(p) {
-			return table{}, fmt.Errorf("%q is no name for a table: letters, digits and _ are allowed, up to 50 of them, not a digit first", name)
+			return table{},
+				fmt.Errorf("%q is no name for a table: letters, digits and _ are allowed, up to 50 of them, not a digit first", name)
 		}
 	}
 	quote := `"`

@@ -67,16 +67,16 @@
 //
 // # Upgrading
 //
-// [Store.Migrate] adds the columns from operation_id on, and the second index, to a table of 0.1.0. Until then every call
-// fails. The columns have defaults, so that processes of 0.1.0 go on with the table: start new ones beside them, and stop
-// them afterwards. Their records have no operation_id until the next takeover, or still that of the expired record which
-// they have replaced. A free record is an abandoned one to them, also if an operator has made it free. One that outlives its result is to them
-// a finished one that does not expire until Purge has removed the result: they replay it for so long.
+// [Store.Migrate] adds the columns from operation_id on, and the second index, to a table of 0.1.0. Until then every call fails. The
+// columns have defaults, so that processes of 0.1.0 go on with the table: start new ones beside them, and stop them afterwards. Their
+// records have no operation_id until the next takeover, or still that of the expired record which they have replaced. A free record is an
+// abandoned one to them, also if an operator has made it free. One that outlives its result is to them a finished one that does not expire
+// until Purge has removed the result: they replay it for so long.
 //
-// Columns are added at once, however large the table is (in MySQL 5.7 it is copied). That waits for open transactions on
-// the table, DoTx's and RunTx's among them. Calls wait meanwhile, for 0.2 s at a time (MySQL: 1 s); then Migrate lets them
-// pass and tries again, until its context ends or for a minute. Making the index takes time, in which PostgreSQL and SQLite do not write to the
-// table. In PostgreSQL, make it before if the table is large:
+// Columns are added at once, however large the table is (in MySQL 5.7 it is copied). That waits for open transactions on the table, DoTx's
+// and RunTx's among them. Calls wait meanwhile, for 0.2 s at a time (MySQL: 1 s); then Migrate lets them pass and tries again, until its
+// context ends or for a minute. Making the index takes time, in which PostgreSQL and SQLite do not write to the table. In PostgreSQL, make
+// it before if the table is large:
 //
 //	CREATE INDEX CONCURRENTLY idem_records_created_at ON idem_records (source_type, created_at) WHERE state = 1;
 //
@@ -116,9 +116,9 @@
 //
 // # Purge
 //
-// Calls ignore an expired record, but its row stays until its key is used again, or until
-// Purge. So does a result that its record outlives (RefuseExpired of core.Policy): no call hands it out any more, and Purge removes it from its row. Call [Store.Purge] from a ticker, as its example does, in one process or in all of them: every
-// ten minutes, say, or as often as some thousands of records expire.
+// Calls ignore an expired record, but its row stays until its key is used again, or until Purge. So does a result that its record outlives
+// (RefuseExpired of core.Policy): no call hands it out any more, and Purge removes it from its row. Call [Store.Purge] from a ticker, as
+// its example does, in one process or in all of them: every ten minutes, say, or as often as some thousands of records expire.
 //
 // # What survives
 //

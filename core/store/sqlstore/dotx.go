@@ -61,7 +61,8 @@ func Isolation(level sql.IsolationLevel) TxOption {
 // context ended, during the commit, and the database did not answer afterwards whether the
 // transaction was committed. Calling again for the same operation is safe, and finds out. An error
 // that is ErrOutcomeUnknown is also codes.Unfinished.
-var ErrOutcomeUnknown = errors.New("sqlstore: the commit was not answered: the transaction may or may not have been committed; try the operation again to find out")
+var ErrOutcomeUnknown = errors.New(
+	"sqlstore: the commit was not answered: the transaction may or may not have been committed; try the operation again to find out")
 
 // DoTx runs fn once for key, in a transaction of db that also makes the operation's record. The
 // change and its record are committed together or not at all: a crash at any moment neither
@@ -108,7 +109,8 @@ var ErrOutcomeUnknown = errors.New("sqlstore: the commit was not answered: the t
 // The record is in the same table as a guard's, under the key as it is given, and Acquire
 // finds it done. Begin keys with the service and what they are for ("shop:invoice:2041"), so that two
 // services on one table never answer for each other. An engine's keys begin with "idem:".
-func (s *Store) DoTx(ctx context.Context, db TxBeginner, key string, fn func(tx *sql.Tx) ([]byte, error), opts ...TxOption) (core.Result[[]byte], error) {
+func (s *Store) DoTx(ctx context.Context, db TxBeginner, key string, fn func(tx *sql.Tx) ([]byte, error),
+	opts ...TxOption) (core.Result[[]byte], error) {
 	t := txRun{store: s, call: "DoTx", db: db, key: key, fn: fn, options: txOptions{retention: 24 * time.Hour}}
 	for _, opt := range opts {
 		opt(&t.options)
@@ -121,7 +123,8 @@ func (s *Store) DoTx(ctx context.Context, db TxBeginner, key string, fn func(tx 
 	}
 	// No other call sees the record before the commit, so that its lease keeps none out. But the
 	// record must not expire while fn runs, however long that takes.
-	t.claim = store.Claim{Owner: store.NewOwner(), About: store.About{ID: store.NewID()}, Fingerprint: t.options.fingerprint, Lease: 1, Retention: math.MaxInt64, Takeover: true}
+	t.claim = store.Claim{Owner: store.NewOwner(), About: store.About{ID: store.NewID()}, Fingerprint: t.options.fingerprint, Lease: 1,
+		Retention: math.MaxInt64, Takeover: true}
 	if err := t.claim.Validate(); err != nil {
 		return core.Result[[]byte]{}, err
 	}
@@ -161,7 +164,8 @@ func (s *Store) DoTx(ctx context.Context, db TxBeginner, key string, fn func(tx 
 // Leases are renewed while fn runs. At an isolation level with snapshots (from repeatable read up,
 // in PostgreSQL) a transaction longer than a third of the lease conflicts with a renewal and runs
 // again: give its policy a longer lease.
-func (s *Store) RunTx(ctx context.Context, db TxBeginner, fn func(tx *sql.Tx) ([]byte, error), opts ...TxOption) (core.Result[[]byte], error) {
+func (s *Store) RunTx(ctx context.Context, db TxBeginner, fn func(tx *sql.Tx) ([]byte, error),
+	opts ...TxOption) (core.Result[[]byte], error) {
 	run, err := core.RequireRun(ctx)
 	t := txRun{store: s, call: "RunTx", db: db, key: run.Key().Raw(), fn: fn, of: run, held: true, claim: store.Claim{Owner: run.Owner()}}
 	for _, opt := range opts {
@@ -187,7 +191,8 @@ func (s *Store) RunTx(ctx context.Context, db TxBeginner, fn func(tx *sql.Tx) ([
 
 var (
 	errNotHeld   = fmt.Errorf("sqlstore: RunTx: %w: there is no record that the run holds", store.ErrLost)
-	errElsewhere = errors.New("sqlstore: RunTx: the run holds its claim, but its record is not here: use the store of the run's engine, and a db that leads to the store's table")
+	errElsewhere = errors.New("sqlstore: RunTx: the run holds its claim, but its record is not here: use the store of the run's engine, " +
+		"and a db that leads to the store's table")
 )
 
 // txRun is one call of DoTx or RunTx: one owner, and as many transactions as it takes.
@@ -242,7 +247,8 @@ func (t *txRun) run(ctx context.Context) (core.Result[[]byte], error) {
 			t.checks++
 			over := t.losses == maxLosses || time.Since(t.lost) > checkFor || errors.Is(err, sql.ErrConnDone)
 			if over || !pause(ctx, t.checks, checkPause) {
-				return core.Result[[]byte]{}, core.NewRefusal(codes.Unfinished, fmt.Errorf("%w: %w", ErrOutcomeUnknown, errors.Join(t.err, ended(ctx))))
+				return core.Result[[]byte]{},
+					core.NewRefusal(codes.Unfinished, fmt.Errorf("%w: %w", ErrOutcomeUnknown, errors.Join(t.err, ended(ctx))))
 			}
 		case t.own:
 			return core.Result[[]byte]{}, err

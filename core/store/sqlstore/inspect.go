@@ -17,7 +17,8 @@ import (
 
 // The statements of the Inspector. A state is a number of store.State there.
 const (
-	stateSQL = `CASE WHEN state = 2 THEN 4 WHEN state <> 1 THEN 0 WHEN retention < 0 AND LENGTH(owner) = 0 THEN 5 WHEN lease_until > {now} THEN 2 ELSE 3 END`
+	stateSQL = `CASE WHEN state = 2 THEN 4 WHEN state <> 1 THEN 0
+	WHEN retention < 0 AND LENGTH(owner) = 0 THEN 5 WHEN lease_until > {now} THEN 2 ELSE 3 END`
 
 	recordSQL = `SELECT serial_number, ` + stateSQL + `, attempt, fingerprint, operation_id, policy, creator, remark,
 	created_at, lease_until - {now}, ` + endsSQL + ` - {now}, retention, LENGTH(result)`
@@ -42,8 +43,8 @@ ORDER BY created_at, serial_number LIMIT {batch}`
 
 	// What RunTx has committed stays, for the next run.
 	freeSQL   = endSQL + remarkSQL + `owner = {nobody}, uncertain = 1, retention = -1 - (` + span + `)` + expectedSQL
-	settleSQL = `UPDATE {table} SET state = 2, result = {result}, steps = {nobody}, retention = {retention}, expires_at = {now} + {retention},
-	` + remarkSQL + `owner = {nobody}, updated_at = {now}, version = version + 1` + expectedSQL
+	settleSQL = `UPDATE {table} SET state = 2, result = {result}, steps = {nobody}, retention = {retention},
+	expires_at = {now} + {retention}, ` + remarkSQL + `owner = {nobody}, updated_at = {now}, version = version + 1` + expectedSQL
 	dropSQL = `DELETE FROM {table}` + expectedSQL
 )
 
@@ -86,7 +87,8 @@ func storedForms(key string) [][]byte {
 func (s inspector) scan(rows *sql.Rows, withResult bool) (r store.Record, err error) {
 	var key, fingerprint, id, result []byte
 	var attempt, created, lease, left, retention int64
-	dest := []any{&key, &r.State, &attempt, &fingerprint, &id, &r.Policy, &r.Creator, &r.Remark, &created, &lease, &left, &retention, &r.Size}
+	dest := []any{&key, &r.State, &attempt, &fingerprint, &id, &r.Policy, &r.Creator, &r.Remark,
+		&created, &lease, &left, &retention, &r.Size}
 	if withResult {
 		dest = append(dest, &result)
 	}

@@ -79,7 +79,8 @@ func (d Dialect) schema(t table) []string {
 	}
 	create.WriteString("\tPRIMARY KEY (source_type, serial_number)")
 	if d == MySQL { // which has no CREATE INDEX IF NOT EXISTS
-		fmt.Fprintf(&create, ",\n\tKEY %s (expires_at),\n\tKEY %s (source_type, state, created_at)\n) ENGINE=InnoDB ROW_FORMAT=DYNAMIC DEFAULT CHARSET=utf8mb4", t.expiry, t.begun)
+		fmt.Fprintf(&create, ",\n\tKEY %s (expires_at),\n\tKEY %s (source_type, state, created_at)\n) ENGINE=InnoDB ROW_FORMAT=DYNAMIC "+
+			"DEFAULT CHARSET=utf8mb4", t.expiry, t.begun)
 		return []string{create.String()}
 	}
 	create.WriteString("\n)")
@@ -172,7 +173,8 @@ func (s *Store) check(ctx context.Context) (lacks [][]string, err error) {
 
 // errLags is the error for a node of Galera whose sessions may read stale data.
 var errLags = errors.New("the server is a node of a Galera cluster, and its sessions do not wait for what other nodes have committed, " +
-	"so that they miss records: set wsrep_sync_wait to 3 (or 7) in each session, by ?wsrep_sync_wait=3 in the driver's DSN, or in the server")
+	"so that they miss records: set wsrep_sync_wait to 3 (or 7) in each session, by ?wsrep_sync_wait=3 " +
+	"in the driver's DSN, or in the server")
 
 // checkGalera returns errLags unless SELECT, UPDATE and DELETE see everything that was committed before them on any node. (An INSERT
 // need not: a conflict undoes it at the commit, as a deadlock would.)
@@ -209,17 +211,22 @@ type catalog struct {
 // needs to be.
 var catalogs = map[Dialect]catalog{
 	PostgreSQL: {
-		table: `SELECT CASE WHEN c.relkind NOT IN ('r', 'p') THEN 'it is no table' WHEN c.relpersistence = 'u' THEN 'it is UNLOGGED: a crash of the server empties it'
+		table: `SELECT CASE WHEN c.relkind NOT IN ('r', 'p') THEN 'it is no table'
+	WHEN c.relpersistence = 'u' THEN 'it is UNLOGGED: a crash of the server empties it'
 	WHEN c.relpersistence = 't' THEN 'it is temporary' END
 FROM pg_class c WHERE ` + ofPostgreSQL + ` AND (c.relkind NOT IN ('r', 'p') OR c.relpersistence <> 'p')`,
 		columns: `SELECT a.attname, format_type(a.atttypid, a.atttypmod), CASE
 	WHEN a.attname IN ('serial_number', 'owner', 'fingerprint', 'result', 'operation_id', 'steps') THEN a.atttypid = 'bytea'::regtype
-	WHEN a.attname IN ('source_type', 'secret') THEN a.atttypid IN ('text'::regtype, 'varchar'::regtype) AND (a.atttypmod = -1 OR a.atttypmod >= 68) AND COALESCE((SELECT collisdeterministic FROM pg_collation WHERE oid = a.attcollation), true)
-	WHEN a.attname IN ('remark', 'creator', 'policy') THEN a.atttypid IN ('text'::regtype, 'varchar'::regtype) AND (a.atttypmod = -1 OR a.atttypmod >= 259)
+	WHEN a.attname IN ('source_type', 'secret') THEN a.atttypid IN ('text'::regtype, 'varchar'::regtype)
+		AND (a.atttypmod = -1 OR a.atttypmod >= 68)
+		AND COALESCE((SELECT collisdeterministic FROM pg_collation WHERE oid = a.attcollation), true)
+	WHEN a.attname IN ('remark', 'creator', 'policy') THEN a.atttypid IN ('text'::regtype, 'varchar'::regtype)
+		AND (a.atttypmod = -1 OR a.atttypmod >= 259)
 	WHEN a.attname IN ('state', 'uncertain') THEN a.atttypid IN ('int2'::regtype, 'int4'::regtype, 'int8'::regtype)
 	ELSE a.atttypid = 'int8'::regtype END
 FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid WHERE ` + ofPostgreSQL + ` AND a.attnum > 0 AND NOT a.attisdropped`,
-		unique: `SELECT (SELECT string_agg(a.attname, ',' ORDER BY a.attname) FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum = ANY (i.indkey[0:i.indnkeyatts - 1]))
+		unique: `SELECT (SELECT string_agg(a.attname, ',' ORDER BY a.attname)
+	FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum = ANY (i.indkey[0:i.indnkeyatts - 1]))
 FROM pg_class c JOIN pg_index i ON i.indrelid = c.oid
 WHERE ` + ofPostgreSQL + ` AND i.indisunique AND i.indisvalid AND i.indimmediate AND i.indpred IS NULL AND i.indexprs IS NULL`,
 		indexes: `SELECT n.relname FROM pg_class c JOIN pg_index i ON i.indrelid = c.oid JOIN pg_class n ON n.oid = i.indexrelid
@@ -233,7 +240,8 @@ FROM information_schema.TABLES WHERE ` + ofMySQL + ` AND COALESCE(ENGINE, '') <>
 	WHEN COLUMN_NAME = 'serial_number' THEN DATA_TYPE = 'varbinary' AND CHARACTER_MAXIMUM_LENGTH >= 2048
 	WHEN COLUMN_NAME IN ('owner', 'operation_id') THEN DATA_TYPE = 'varbinary' AND CHARACTER_MAXIMUM_LENGTH >= 16
 	WHEN COLUMN_NAME IN ('result', 'steps') THEN DATA_TYPE = 'longblob'
-	WHEN COLUMN_NAME IN ('remark', 'creator', 'policy') THEN CHARACTER_SET_NAME = 'utf8mb4' AND DATA_TYPE <> 'char' AND CHARACTER_MAXIMUM_LENGTH >= 255
+	WHEN COLUMN_NAME IN ('remark', 'creator', 'policy') THEN CHARACTER_SET_NAME = 'utf8mb4'
+		AND DATA_TYPE <> 'char' AND CHARACTER_MAXIMUM_LENGTH >= 255
 	WHEN COLUMN_NAME = 'secret' THEN CHARACTER_SET_NAME = 'utf8mb4' AND DATA_TYPE <> 'char' AND CHARACTER_MAXIMUM_LENGTH >= 64
 	WHEN COLUMN_NAME IN ('state', 'uncertain') THEN DATA_TYPE IN ('tinyint', 'smallint', 'mediumint', 'int', 'bigint')
 	ELSE DATA_TYPE = 'bigint' AND COLUMN_TYPE NOT LIKE '%unsigned%' END, 0)
@@ -250,7 +258,8 @@ FROM pragma_table_list WHERE schema = COALESCE(NULLIF(?1, ''), 'main') AND name 
 	WHEN name IN ('source_type', 'remark', 'creator', 'policy', 'secret') THEN upper(type) = 'TEXT' OR upper(type) LIKE '%CHAR%'
 	ELSE upper(type) LIKE '%INT%' END
 FROM pragma_table_info(?2, COALESCE(NULLIF(?1, ''), 'main'))`,
-		unique: `SELECT (SELECT group_concat(name) FROM (SELECT name FROM pragma_index_xinfo(i.name, COALESCE(NULLIF(?1, ''), 'main')) WHERE "key" AND coll = 'BINARY' ORDER BY name))
+		unique: `SELECT (SELECT group_concat(name) FROM (
+	SELECT name FROM pragma_index_xinfo(i.name, COALESCE(NULLIF(?1, ''), 'main')) WHERE "key" AND coll = 'BINARY' ORDER BY name))
 FROM pragma_index_list(?2, COALESCE(NULLIF(?1, ''), 'main')) AS i WHERE i."unique" AND NOT i.partial
 	AND NOT EXISTS (SELECT 1 FROM pragma_index_xinfo(i.name, COALESCE(NULLIF(?1, ''), 'main')) WHERE "key" AND coll <> 'BINARY')`,
 		indexes: `SELECT name FROM pragma_index_list(?2, COALESCE(NULLIF(?1, ''), 'main'))`,
@@ -314,7 +323,8 @@ func (s *Store) faults(ctx context.Context) (faults []string, lacks [][]string, 
 		faults = append(faults, "(source_type, serial_number) is not unique")
 	}
 	indexes, err := s.strings(ctx, c.indexes)
-	if begun := s.table.plain + begunSuffix; !slices.ContainsFunc(indexes, func(name string) bool { return strings.EqualFold(name, begun) }) {
+	begun := s.table.plain + begunSuffix
+	if !slices.ContainsFunc(indexes, func(name string) bool { return strings.EqualFold(name, begun) }) {
 		faults = append(faults, "there is no index "+begun)
 		lacks = append(lacks, []string{s.dialect.index(s.table)})
 	}
@@ -362,7 +372,8 @@ func (s *Store) commitAll(ctx context.Context, statements []string) error {
 	defer conn.Close()
 	switch s.dialect {
 	case PostgreSQL:
-		statements = slices.Concat([]string{fmt.Sprintf("SELECT pg_advisory_xact_lock(%d)", migrationLock), "SET LOCAL lock_timeout = '200ms'"}, statements)
+		statements = slices.Concat([]string{fmt.Sprintf("SELECT pg_advisory_xact_lock(%d)", migrationLock),
+			"SET LOCAL lock_timeout = '200ms'"}, statements)
 	case MySQL: // which has no less than a second
 		if _, err := conn.ExecContext(ctx, "SET SESSION lock_wait_timeout = 1"); err != nil {
 			return err

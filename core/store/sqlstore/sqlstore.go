@@ -183,7 +183,8 @@ func (s *Store) claim(ctx context.Context, tx *transaction, key string, claim st
 	v := &values{
 		key: storedKey(key), owner: claim.Owner[:], fingerprint: []byte(claim.Fingerprint), result: []byte{},
 		lease: s.dialect.lease(claim.Lease), retention: micros(claim.Retention),
-		id: idColumn(claim.ID), secret: claim.Secret, policy: claim.Policy, creator: cmp.Or(s.creator, claim.Creator, s.host), remark: claim.Remark,
+		id: idColumn(claim.ID), secret: claim.Secret, policy: claim.Policy,
+		creator: cmp.Or(s.creator, claim.Creator, s.host), remark: claim.Remark,
 	}
 	if remark, set := ctx.Value(remarkKey{}).(string); set {
 		v.remark = remark
@@ -224,7 +225,8 @@ func (s *Store) claim(ctx context.Context, tx *transaction, key string, claim st
 }
 
 // takeUp makes r, which is abandoned or free, the claim's. With the same parameters its operation goes on.
-func (s *Store) takeUp(ctx context.Context, tx *transaction, q *statement, v *values, r *row, claim store.Claim) (store.Grant, []byte, error) {
+func (s *Store) takeUp(ctx context.Context, tx *transaction, q *statement, v *values, r *row,
+	claim store.Claim) (store.Grant, []byte, error) {
 	was, err := s.leftBy(ctx, tx, v, r.hasLeft)
 	if err != nil {
 		return store.Grant{}, nil, orAgain(err)

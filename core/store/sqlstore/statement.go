@@ -74,13 +74,14 @@ FROM {table} WHERE source_type = {source} AND serial_number = {key}`
 SELECT 0::smallint, 1::bigint, ''::bytea, ''::bytea, ''::bytea, 0::bigint, 0::bigint, 0::bigint, ''::bytea, 0, '' FROM ins
 UNION ALL ` + lookSQL + ` AND NOT EXISTS (SELECT 1 FROM ins)`
 
-	// What an operation has left for its next run. Few have left anything. It is good only if operation_at is created_at: a process of 0.1.0
-	// that replaces an expired record leaves it.
+	// What an operation has left for its next run. Few have left anything. It is good only if operation_at is created_at: a process of
+	// 0.1.0 that replaces an expired record leaves it.
 	leftSQL = `SELECT created_at - operation_at, secret, steps FROM {table} WHERE source_type = {source} AND serial_number = {key}`
 
 	// An expired record is replaced by a new one.
 	replaceSQL = `UPDATE {table} SET state = 1, owner = {owner}, attempt = 1, fingerprint = {fingerprint}, result = {result},
-	operation_id = {id}, operation_at = {now}, uncertain = 0, secret = {secret}, steps = {nobody}, policy = {policy}, remark = {remark}, creator = {creator}, created_at = {now}, updated_at = {now},
+	operation_id = {id}, operation_at = {now}, uncertain = 0, secret = {secret}, steps = {nobody},
+	policy = {policy}, remark = {remark}, creator = {creator}, created_at = {now}, updated_at = {now},
 	lease_until = {now} + {lease}, retention = {retention}, expires_at = {now} + {lease} + {retention}, version = version + 1
 WHERE source_type = {source} AND serial_number = {key} AND ` + endsSQL + ` <= {now}`
 
@@ -91,14 +92,16 @@ WHERE source_type = {source} AND serial_number = {key} AND ` + endsSQL + ` <= {n
 	uncertain = 0, policy = {policy}, remark = {remark}, creator = {creator}, updated_at = {now},
 	lease_until = {now} + {lease}, retention = {retention}, expires_at = {now} + {lease} + {retention}, version = version + 1
 WHERE source_type = {source} AND serial_number = {key} AND state = 1 AND lease_until <= {now} AND expires_at > {now}
-	AND fingerprint = {fingerprint} AND attempt = {attempt} AND operation_id = {was} AND COALESCE(steps, {nobody}) = {steps} AND (retention >= 0 OR LENGTH(owner) > 0)`
+	AND fingerprint = {fingerprint} AND attempt = {attempt} AND operation_id = {was} AND COALESCE(steps, {nobody}) = {steps}
+	AND (retention >= 0 OR LENGTH(owner) > 0)`
 
 	// The retention of a free record, and of a run that has claimed one, is stored as -1-retention. A free record
 	// has no owner. expires_at comes first: PostgreSQL takes the type of a parameter from its first use. What is compared
 	// comes before it is assigned: MySQL sees what it has assigned already. An operation with other parameters does not get
 	// what RunTx has committed in the one before it.
 	takeFreeSQL = `UPDATE {table} SET expires_at = {now} + {lease} + {retention}, retention = -1 - {retention},
-	created_at = CASE WHEN ` + sameSQL + ` THEN created_at ELSE {now} END, operation_at = CASE WHEN ` + sameSQL + ` THEN operation_at ELSE {now} END,
+	created_at = CASE WHEN ` + sameSQL + ` THEN created_at ELSE {now} END,
+	operation_at = CASE WHEN ` + sameSQL + ` THEN operation_at ELSE {now} END,
 	steps = CASE WHEN ` + sameSQL + ` THEN steps ELSE {nobody} END, secret = {secret}, operation_id = {id}, uncertain = {uncertain},
 	result = CASE WHEN fingerprint = {fingerprint} THEN result ELSE {nobody} END, fingerprint = {fingerprint},
 	owner = {owner}, attempt = attempt + 1, policy = {policy},
@@ -120,13 +123,13 @@ WHERE source_type = {source} AND serial_number = {key} AND state = 1 AND retenti
 
 	checkpointSQL = `UPDATE {table} SET steps = {steps}, updated_at = {now}, version = version + 1` + heldSQL
 
-	completeSQL = `UPDATE {table} SET state = 2, result = {result}, steps = {nobody}, retention = {retention}, expires_at = {now} + {retention},
-	updated_at = {now}, version = version + 1` + heldSQL
+	completeSQL = `UPDATE {table} SET state = 2, result = {result}, steps = {nobody}, retention = {retention},
+	expires_at = {now} + {retention}, updated_at = {now}, version = version + 1` + heldSQL
 
 	// A finished record that outlives its result has the retention -1-known. Until the result is removed, its expires_at is when the result
 	// ends, plus far: so Purge finds it by the index, and a process of 0.1.0 does not take it for expired.
-	outliveSQL = `UPDATE {table} SET state = 2, result = {result}, steps = {nobody}, retention = {known}, expires_at = {now} + {retention} + ` + far + `,
-	updated_at = {now}, version = version + 1` + heldSQL
+	outliveSQL = `UPDATE {table} SET state = 2, result = {result}, steps = {nobody}, retention = {known},
+	expires_at = {now} + {retention} + ` + far + `, updated_at = {now}, version = version + 1` + heldSQL
 
 	far = `4611686018427387904` // 1<<62 microseconds
 
@@ -140,13 +143,14 @@ WHERE source_type = {source} AND serial_number = {key} AND state = 1 AND retenti
 	undoSQL   = endSQL + `owner = {nobody},
 	operation_id = CASE WHEN ` + overSQL + ` THEN {nobody} ELSE operation_id END,
 	steps = CASE WHEN ` + overSQL + ` THEN {nobody} ELSE steps END,
-	retention = CASE WHEN LENGTH(result) > 0 THEN ` + span + ` ELSE retention END` + heldSQL +
-		` AND (attempt > 1 OR LENGTH(result) > 0)`
+	retention = CASE WHEN LENGTH(result) > 0 THEN ` + span + ` ELSE retention END` + heldSQL + `
+	AND (attempt > 1 OR LENGTH(result) > 0)`
 
 	overSQL = `retention < 0 AND uncertain = 0 AND LENGTH(result) = 0`
 
-	// A Fail that goes on runs keepSQL, another one removeSQL and finishSQL. What has committed a result is left to leaveSQL. Of the statements of a
-	// call only one can hold of a record: so the call is one step, also if its owner claims the record anew between two of them.
+	// A Fail that goes on runs keepSQL, another one removeSQL and finishSQL. What has committed a result is left to leaveSQL. Of
+	// the statements of a call only one can hold of a record: so the call is one step, also if its owner claims the record anew
+	// between two of them.
 	keepSQL = endSQL + `owner = {nobody}, uncertain = CASE WHEN uncertain = 1 OR retention >= 0 AND attempt > 1 THEN 1 ELSE 2 END,
 	retention = -1 - (` + span + `)` + heldSQL + ` AND LENGTH(result) = 0`
 	finishSQL = resetSQL + ` AND LENGTH(result) = 0`
@@ -156,7 +160,8 @@ WHERE source_type = {source} AND serial_number = {key} AND state = 1 AND retenti
 
 	// Complete without a retention runs these two, which also forget a committed result.
 	forgetSQL = `DELETE FROM {table}` + heldSQL + ` AND attempt = 1`
-	resetSQL  = endSQL + `owner = {nobody}, operation_id = {nobody}, steps = {nobody}, uncertain = 0, result = {nobody}, retention = -1 - (` + span + `)` + heldSQL + ` AND attempt > 1`
+	resetSQL  = endSQL + `owner = {nobody}, operation_id = {nobody}, steps = {nobody}, uncertain = 0, result = {nobody},
+	retention = -1 - (` + span + `)` + heldSQL + ` AND attempt > 1`
 
 	// The lease ends at 0, not at {now}: a statement that began earlier has an earlier {now}. expires_at comes before
 	// retention: MySQL sees what it has assigned already.
@@ -190,9 +195,9 @@ func newStatements(d Dialect, table, now string) statements {
 	s := statements{
 		look: c(lookSQL), left: c(leftSQL), replace: c(replaceSQL), takeOver: c(takeOverSQL), takeFree: c(takeFreeSQL),
 		renew: c(renewSQL), mark: c(markSQL), checkpoint: c(checkpointSQL), complete: c(completeSQL), outlive: c(outliveSQL),
-		remove: c(removeSQL), undo: c(undoSQL), abandon: c(abandonSQL), forget: c(forgetSQL), reset: c(resetSQL), keep: c(keepSQL), finish: c(finishSQL), leave: c(leaveSQL),
-		lookUp: c(lookUpSQL), listed: c(listedSQL), listedRange: c(rangeSQL), byKey: c(byKeySQL), byAge: c(byAgeSQL),
-		free: c(freeSQL), settle: c(settleSQL), drop: c(dropSQL),
+		remove: c(removeSQL), undo: c(undoSQL), abandon: c(abandonSQL), forget: c(forgetSQL), reset: c(resetSQL), keep: c(keepSQL),
+		finish: c(finishSQL), leave: c(leaveSQL), lookUp: c(lookUpSQL), listed: c(listedSQL), listedRange: c(rangeSQL), byKey: c(byKeySQL),
+		byAge: c(byAgeSQL), free: c(freeSQL), settle: c(settleSQL), drop: c(dropSQL),
 		strip: c(d.inBatches(stripSQL, outlived)), purge: c(d.inBatches(deleteSQL, expiredSQL)),
 	}
 	switch d {
@@ -207,8 +212,10 @@ func newStatements(d Dialect, table, now string) statements {
 }
 
 func (s *statements) all() []*statement {
-	return []*statement{s.insertOrLook, s.insert, s.look, s.left, s.replace, s.takeOver, s.takeFree, s.renew, s.mark, s.checkpoint, s.complete, s.outlive,
-		s.remove, s.undo, s.abandon, s.forget, s.reset, s.keep, s.finish, s.leave, s.strip, s.purge, s.lookUp, s.byKey, s.byAge, s.free, s.settle, s.drop}
+	return []*statement{s.insertOrLook, s.insert, s.look, s.left, s.replace, s.takeOver, s.takeFree, s.renew,
+		s.mark, s.checkpoint, s.complete, s.outlive,
+		s.remove, s.undo, s.abandon, s.forget, s.reset, s.keep, s.finish, s.leave, s.strip, s.purge, s.lookUp,
+		s.byKey, s.byAge, s.free, s.settle, s.drop}
 }
 
 // statement is one SQL statement in a dialect.
@@ -266,6 +273,9 @@ type values struct {
 	from, to             []byte
 }
 
+// args returns the arguments of a statement. It is long and simple: one case for each parameter that a statement may name.
+//
+//gocyclo:ignore
 func (s *Store) args(q *statement, v *values) []any {
 	args := make([]any, len(q.params))
 	for i, name := range q.params {
@@ -419,7 +429,8 @@ func (s *Store) execLarge(ctx context.Context, tx *transaction, q *statement, v 
 // queryRow runs q, in tx if that is not nil, and returns the record that it finds. The error is
 // sql.ErrNoRows if there is none.
 func (s *Store) queryRow(ctx context.Context, tx *transaction, q *statement, v *values) (r row, err error) {
-	err = s.queryOne(ctx, tx, q, v, &r.state, &r.attempt, &r.fingerprint, &r.result, &r.owner, &r.lease, &r.left, &r.retention, &r.id, &r.uncertain, &r.remark)
+	err = s.queryOne(ctx, tx, q, v, &r.state, &r.attempt, &r.fingerprint, &r.result, &r.owner, &r.lease, &r.left,
+		&r.retention, &r.id, &r.uncertain, &r.remark)
 	r.hasLeft, r.uncertain = r.uncertain >= hasLeft, r.uncertain%hasLeft
 	return r, err
 }

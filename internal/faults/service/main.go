@@ -31,7 +31,8 @@ import (
 )
 
 var (
-	framework = flag.String("framework", "", "gin, echo, echo5, fiber, fiber3 or nethttp; without one, payments are protected by sqlstore's DoTx in place of a guard")
+	framework = flag.String("framework", "",
+		"gin, echo, echo5, fiber, fiber3 or nethttp; without one, payments are protected by sqlstore's DoTx in place of a guard")
 	storeURL  = flag.String("store", "", "redis://…, postgres://…, mysql://… or sqlite:FILE")
 	lease     = flag.Duration("lease", time.Second, "the policy's lease")
 	timeout   = flag.Duration("timeout", 0, "the engine's StoreTimeout")
@@ -76,7 +77,8 @@ func serve() error {
 		store, db = s, pool
 	}
 
-	engine, err := core.New(core.Config{Service: "shop", Store: store, StoreTimeout: *timeout, User: core.UserFromHeader("X-User"), Observe: observe,
+	engine, err := core.New(core.Config{Service: "shop", Store: store, StoreTimeout: *timeout,
+		User: core.UserFromHeader("X-User"), Observe: observe,
 		Secrets: []core.Secret{{Name: "s1", Key: []byte("0123456789abcdef0123456789abcdef")}}})
 	if err != nil {
 		return err

@@ -36,10 +36,12 @@ func Query(query string) string {
 func isCredential(name string) bool {
 	name = strings.ToLower(name)
 	switch name {
-	case "authorization", "proxy-authorization", "cookie", "set-cookie", "auth", "code", "key", "pwd", "pass", "pin", "otp", "jwt", "sig", "signature", "sign":
+	case "authorization", "proxy-authorization", "cookie", "set-cookie", "auth", "code", "key", "pwd", "pass", "pin",
+		"otp", "jwt", "sig", "signature", "sign":
 		return true
 	}
-	for _, part := range []string{"token", "secret", "password", "passwd", "api-key", "api_key", "apikey", "access-key", "access_key", "accesskey", "credential", "session", "bearer", "assertion"} {
+	for _, part := range []string{"token", "secret", "password", "passwd", "api-key", "api_key", "apikey", "access-key", "access_key",
+		"accesskey", "credential", "session", "bearer", "assertion"} {
 		if strings.Contains(name, part) {
 			return true
 		}

@@ -10,9 +10,9 @@ import (
 
 func TestField(t *testing.T) {
 	for _, name := range []string{
-		"Authorization", "authorization", "PROXY-AUTHORIZATION", "Cookie", "Set-Cookie", "auth", "code", "Key", "pwd", "pass", "PIN", "otp", "jwt",
-		"sig", "Signature", "SIGN", "sign", "X-Auth-Token", "client_secret", "passWord", "passwd", "X-Api-Key", "api_key", "API_KEY", "apiKey",
-		"Access-Key-Id", "access_key", "AccessKey", "X-Credential", "sessionid", "bearer", "client_assertion",
+		"Authorization", "authorization", "PROXY-AUTHORIZATION", "Cookie", "Set-Cookie", "auth", "code", "Key", "pwd", "pass", "PIN", "otp",
+		"jwt", "sig", "Signature", "SIGN", "sign", "X-Auth-Token", "client_secret", "passWord", "passwd", "X-Api-Key", "api_key", "API_KEY",
+		"apiKey", "Access-Key-Id", "access_key", "AccessKey", "X-Credential", "sessionid", "bearer", "client_assertion",
 	} {
 		require.Equal(t, redact.Mark, redact.Field(name, "v"), name)
 	}
