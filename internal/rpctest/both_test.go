@@ -98,8 +98,7 @@ func TestEncode(t *testing.T) {
 						require.Equal(r, "UNCERTAIN", r.ask(order, key, "").reason(r.T))
 						op, err := ops.LookupKey(r.Context(), "ann", "DO "+order, key)
 						require.NoError(r, err)
-						require.NoError(r,
-							ops.SettleTask(r.Context(), op, value, time.Hour, operations.By{Actor: "op", Reason: "the bank says so"}))
+						require.NoError(r, ops.SettleTask(r.Context(), op, value, time.Hour, operations.By{Actor: "op", Reason: "found"}))
 					}
 					replayed("k-2")
 					require.Equal(r, "RESULT_UNAVAILABLE", r.ask(order, "k-3", "").reason(r.T))

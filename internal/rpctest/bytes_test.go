@@ -40,62 +40,62 @@ func TestTriesHaveTheSameBytes(t *testing.T) {
 		request.StatsPerMethod[strconv.Itoa(int(i))] = &newer.LoadBalancerAccumulatedStatsResponse_MethodStats{Result: results}
 	}
 	lost := func(tries *int, err error) bool { *tries++; return err == nil && *tries == 1 }
-	grpcCall := func(t *testing.T, addr string, opts ...grpc.CallOption) (replayed bool, err error) {
-		tries := 0
-		conn, err := grpc.NewClient("passthrough:///"+addr, grpc.WithTransportCredentials(insecure.NewCredentials()),
-			grpc.WithChainUnaryInterceptor(grpcidem.Client(codes.Unavailable),
-				func(ctx context.Context, method string, request, reply any, cc *grpc.ClientConn,
-					invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
-					require.IsType(t, new(message), request, "interceptors further in have the caller's message")
-					err := invoke(ctx, method, request, reply, cc, opts...)
-					if lost(&tries, err) {
-						return status.Error(codes.Unavailable, "lost")
-					}
-					return err
-				}))
-		require.NoError(t, err)
-		defer conn.Close()
-		var header metadata.MD
-		err = conn.Invoke(metadata.AppendToOutgoingContext(t.Context(), "x-user", "ann"), order, request, new(pb.ErrorInfo),
-			append(opts, grpc.Header(&header))...)
-		return len(header["idempotent-replayed"]) > 0, err
+	grpcCall := func(opts ...grpc.CallOption) func(t *testing.T, addr string) (replayed bool, err error) {
+		return func(t *testing.T, addr string) (replayed bool, err error) {
+			tries := 0
+			further := func(ctx context.Context, method string, request, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker,
+				opts ...grpc.CallOption) error {
+				require.IsType(t, new(message), request, "interceptors further in have the caller's message")
+				err := invoke(ctx, method, request, reply, cc, opts...)
+				if lost(&tries, err) {
+					return status.Error(codes.Unavailable, "lost")
+				}
+				return err
+			}
+			conn, err := grpc.NewClient("passthrough:///"+addr, grpc.WithTransportCredentials(insecure.NewCredentials()),
+				grpc.WithChainUnaryInterceptor(grpcidem.Client(codes.Unavailable), further))
+			require.NoError(t, err)
+			defer conn.Close()
+			var header metadata.MD
+			ctx := metadata.AppendToOutgoingContext(t.Context(), "x-user", "ann")
+			err = conn.Invoke(ctx, order, request, new(pb.ErrorInfo), append(opts, grpc.Header(&header))...)
+			return len(header["idempotent-replayed"]) > 0, err
+		}
 	}
-	connectCall := func(t *testing.T, addr string, options ...connect.ClientOption) (replayed bool, err error) {
-		tries := 0
-		protocols := new(http.Protocols)
-		protocols.SetUnencryptedHTTP2(true)
-		transport := &http.Transport{Protocols: protocols}
-		defer transport.CloseIdleConnections()
-		client := connect.NewClient[message, pb.ErrorInfo](&http.Client{Transport: transport}, "http://"+addr+order,
-			append(options, connect.WithInterceptors(connectidem.Client(connect.CodeUnavailable),
-				connect.UnaryInterceptorFunc(func(next connect.UnaryFunc) connect.UnaryFunc {
-					return func(ctx context.Context, r connect.AnyRequest) (connect.AnyResponse, error) {
-						require.True(t, proto.Equal(request, r.Any().(proto.Message)), "interceptors further in see the message")
-						response, err := next(ctx, r)
-						if lost(&tries, err) {
-							return nil, connect.NewError(connect.CodeUnavailable, errors.New("lost"))
+	connectCall := func(options ...connect.ClientOption) func(t *testing.T, addr string) (replayed bool, err error) {
+		return func(t *testing.T, addr string) (replayed bool, err error) {
+			tries := 0
+			protocols := new(http.Protocols)
+			protocols.SetUnencryptedHTTP2(true)
+			transport := &http.Transport{Protocols: protocols}
+			defer transport.CloseIdleConnections()
+			client := connect.NewClient[message, pb.ErrorInfo](&http.Client{Transport: transport}, "http://"+addr+order,
+				append(options, connect.WithInterceptors(connectidem.Client(connect.CodeUnavailable),
+					connect.UnaryInterceptorFunc(func(next connect.UnaryFunc) connect.UnaryFunc {
+						return func(ctx context.Context, r connect.AnyRequest) (connect.AnyResponse, error) {
+							require.True(t, proto.Equal(request, r.Any().(proto.Message)), "interceptors further in see the message")
+							response, err := next(ctx, r)
+							if lost(&tries, err) {
+								return nil, connect.NewError(connect.CodeUnavailable, errors.New("lost"))
+							}
+							return response, err
 						}
-						return response, err
-					}
-				})))...)
-		r := connect.NewRequest(request)
-		r.Header().Set("X-User", "ann")
-		response, err := client.CallUnary(t.Context(), r)
-		return err == nil && response.Header().Get("Idempotent-Replayed") != "", err
+					})))...)
+			r := connect.NewRequest(request)
+			r.Header().Set("X-User", "ann")
+			response, err := client.CallUnary(t.Context(), r)
+			return err == nil && response.Header().Get("Idempotent-Replayed") != "", err
+		}
 	}
 	for name, c := range map[string]struct {
 		server
 		call func(t *testing.T, addr string) (replayed bool, err error)
 	}{
-		"grpc-go": {grpcServer, func(t *testing.T, addr string) (bool, error) { return grpcCall(t, addr) }},
-		"grpc-go, which names its codec": {grpcServer, func(t *testing.T, addr string) (bool, error) {
-			return grpcCall(t, addr, grpc.CallContentSubtype("proto"))
-		}},
-		"Connect": {connectServer, func(t *testing.T, addr string) (bool, error) { return connectCall(t, addr) }},
-		"Connect as JSON": {connectServer,
-			func(t *testing.T, addr string) (bool, error) { return connectCall(t, addr, connect.WithProtoJSON()) }},
-		"connect-go with gRPC": {connectServer,
-			func(t *testing.T, addr string) (bool, error) { return connectCall(t, addr, connect.WithGRPC()) }},
+		"grpc-go":                        {grpcServer, grpcCall()},
+		"grpc-go, which names its codec": {grpcServer, grpcCall(grpc.CallContentSubtype("proto"))},
+		"Connect":                        {connectServer, connectCall()},
+		"Connect as JSON":                {connectServer, connectCall(connect.WithProtoJSON())},
+		"connect-go with gRPC":           {connectServer, connectCall(connect.WithGRPC())},
 	} {
 		t.Run(name, func(t *testing.T) {
 			engine := idemtest.New(t, core.Config{})

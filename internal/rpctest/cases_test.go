@@ -96,8 +96,8 @@ func TestReplay(t *testing.T) {
 	shared, runs := new(pb.ErrorInfo), 0
 	each(t, config{}, func(c *served) (*pb.ErrorInfo, *failure) {
 		runs++
-		shared.Reason, shared.Domain, shared.Metadata = strconv.Itoa(runs), c.request.GetDomain(),
-			map[string]string{"a": "1", "b": c.method}
+		shared.Reason, shared.Domain = strconv.Itoa(runs), c.request.GetDomain()
+		shared.Metadata = map[string]string{"a": "1", "b": c.method}
 		return shared, nil
 	}, func(r *rig) {
 		first := r.ask(order, "k-1", "a book")
@@ -224,18 +224,14 @@ func TestFailures(t *testing.T) {
 		code             codes.Code
 		reason, pushback string
 	}{
-		"a status with RetryInfo": {failure{code: codes.FailedPrecondition,
-			details: []*anypb.Any{packed(t, &pb.RetryInfo{RetryDelay: durationpb.New(1)})}}, codes.FailedPrecondition, "", ""},
-		"another service's refusal": {failure{code: codes.FailedPrecondition,
-			details: []*anypb.Any{packed(t, &pb.ErrorInfo{Domain: rpckit.Domain, Reason: "KEY_REUSED"})}},
+		"a status with RetryInfo": {detailed(&pb.RetryInfo{RetryDelay: durationpb.New(1)}), codes.FailedPrecondition, "", ""},
+		"another service's refusal": {detailed(&pb.ErrorInfo{Domain: rpckit.Domain, Reason: "KEY_REUSED"}),
 			codes.FailedPrecondition, "KEY_REUSED", ""},
-		"a refusal of core": {failure{err: fmt.Errorf("limit: %w", core.NewRefusal(idem.RateLimited, secret))},
-			codes.ResourceExhausted, "RATE_LIMITED", "1000"},
-		"a refusal that has become a status": {failure{code: codes.Aborted, message: "again",
-			behind: core.NewRefusal(idem.RateLimited, secret)}, codes.Aborted, "", ""},
-		"no transaction":             {failure{err: core.NewRefusal(idem.NoRun, secret)}, codes.Internal, "NO_RUN", "-1"},
-		"any error":                  {failure{err: errors.New("no such file")}, codes.Unknown, "", ""},
-		"the end of another context": {failure{err: fmt.Errorf("bank: %w", context.DeadlineExceeded)}, codes.DeadlineExceeded, "", ""},
+		"a refusal of core":              {failure{err: fmt.Errorf("limit: %w", limited)}, codes.ResourceExhausted, "RATE_LIMITED", "1000"},
+		"a refusal that became a status": {failure{code: codes.Aborted, message: "again", behind: limited}, codes.Aborted, "", ""},
+		"no transaction":                 {failure{err: core.NewRefusal(idem.NoRun, secret)}, codes.Internal, "NO_RUN", "-1"},
+		"any error":                      {failure{err: errors.New("no such file")}, codes.Unknown, "", ""},
+		"the end of another context":     {failure{err: fmt.Errorf("bank: %w", context.DeadlineExceeded)}, codes.DeadlineExceeded, "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, disposition := range []core.Disposition{core.Release, core.Keep} {
@@ -243,21 +239,21 @@ func TestFailures(t *testing.T) {
 					continue // only a refusal is not kept then
 				}
 				runs := 0
-				each(t, config{Config: rpckit.Config{Policy: core.TaskPolicy{Record: core.Record{OnFailure: disposition}}}},
-					func(*served) (*pb.ErrorInfo, *failure) {
-						runs++
-						return nil, &c.failure
-					}, func(r *rig) {
-						runs = 0
-						for i := range 2 {
-							a := r.ask(order, "k-1", "")
-							require.Equal(r, c.code, a.code, a.message)
-							require.NotContains(r, a.message, "hunter2")
-							require.Equal(r, c.reason, a.reason(r.T))
-							require.Equal(r, c.pushback, strings.Join(a.header[rpckit.Pushback], ","))
-							require.Equal(r, i+1, runs)
-						}
-					})
+				policy := core.TaskPolicy{Record: core.Record{OnFailure: disposition}}
+				each(t, config{Config: rpckit.Config{Policy: policy}}, func(*served) (*pb.ErrorInfo, *failure) {
+					runs++
+					return nil, &c.failure
+				}, func(r *rig) {
+					runs = 0
+					for i := range 2 {
+						a := r.ask(order, "k-1", "")
+						require.Equal(r, c.code, a.code, a.message)
+						require.NotContains(r, a.message, "hunter2")
+						require.Equal(r, c.reason, a.reason(r.T))
+						require.Equal(r, c.pushback, strings.Join(a.header[rpckit.Pushback], ","))
+						require.Equal(r, i+1, runs)
+					}
+				})
 			}
 		})
 	}
@@ -288,42 +284,40 @@ var refusals = []struct {
 	pushback string
 }{
 	{name: "no key", md: []string{"x-user", "ann"}, code: codes.InvalidArgument, refusal: idem.KeyMissing, pushback: "-1"},
-	{name: "a binary key", md: []string{"x-user", "ann", "idempotency-key-bin", "\xff\x00"}, code: codes.InvalidArgument,
-		refusal: idem.KeyMissing, pushback: "-1"},
-	{name: "an empty key", md: []string{"x-user", "ann", "idempotency-key", ""}, code: codes.InvalidArgument,
-		refusal: idem.KeyInvalid, pushback: "-1"},
-	{name: "two keys", md: []string{"x-user", "ann", "idempotency-key", "k-1", "idempotency-key", "k-1"}, code: codes.InvalidArgument,
-		refusal: idem.KeyInvalid, pushback: "-1"},
-	{name: "a list", md: []string{"x-user", "ann", "idempotency-key", "k-1, k-2"}, code: codes.InvalidArgument,
-		refusal: idem.KeyInvalid, pushback: "-1"},
-	{name: "a key of 256 bytes", md: []string{"x-user", "ann", "idempotency-key", strings.Repeat("k", 256)}, code: codes.InvalidArgument,
-		refusal: idem.KeyInvalid, pushback: "-1"},
+	{name: "a binary key", md: []string{"x-user", "ann", "idempotency-key-bin", "\xff\x00"},
+		code: codes.InvalidArgument, refusal: idem.KeyMissing, pushback: "-1"},
+	{name: "an empty key", md: []string{"x-user", "ann", "idempotency-key", ""},
+		code: codes.InvalidArgument, refusal: idem.KeyInvalid, pushback: "-1"},
+	{name: "two keys", md: []string{"x-user", "ann", "idempotency-key", "k-1", "idempotency-key", "k-1"},
+		code: codes.InvalidArgument, refusal: idem.KeyInvalid, pushback: "-1"},
+	{name: "a list", md: []string{"x-user", "ann", "idempotency-key", "k-1, k-2"},
+		code: codes.InvalidArgument, refusal: idem.KeyInvalid, pushback: "-1"},
+	{name: "a key of 256 bytes", md: []string{"x-user", "ann", "idempotency-key", strings.Repeat("k", 256)},
+		code: codes.InvalidArgument, refusal: idem.KeyInvalid, pushback: "-1"},
 	{name: "no user", md: []string{"idempotency-key", "k-1"}, code: codes.Unauthenticated, refusal: idem.UserMissing, pushback: "-1"},
-	{name: "a user that can't be found",
-		config: rpckit.Config{User: func(context.Context) (string, error) { return "ann", errors.New("hunter2") }},
-		code:   codes.Unauthenticated, refusal: idem.UserMissing, pushback: "-1"},
-	{name: "other parameters", before: func(r *rig) { r.ask(order, "k-1", "a pen") }, code: codes.FailedPrecondition,
-		refusal: idem.KeyReused, pushback: "-1"},
-	{name: "running", before: func(r *rig) { r.NextIsRunning(time.Minute) }, code: codes.Unavailable,
-		refusal: idem.InProgress, pushback: "1000"},
-	{name: "running, and may have died", before: func(r *rig) { r.NextIsRunning(10 * time.Second) }, code: codes.Unavailable,
-		refusal: idem.InProgress, pushback: `\d{4}`},
+	{name: "an unknown user", config: rpckit.Config{User: func(context.Context) (string, error) { return "ann", errors.New("hunter2") }},
+		code: codes.Unauthenticated, refusal: idem.UserMissing, pushback: "-1"},
+	{name: "other parameters", before: func(r *rig) { r.ask(order, "k-1", "a pen") },
+		code: codes.FailedPrecondition, refusal: idem.KeyReused, pushback: "-1"},
+	{name: "running", before: func(r *rig) { r.NextIsRunning(time.Minute) },
+		code: codes.Unavailable, refusal: idem.InProgress, pushback: "1000"},
+	{name: "running, and may have died", before: func(r *rig) { r.NextIsRunning(10 * time.Second) },
+		code: codes.Unavailable, refusal: idem.InProgress, pushback: `\d{4}`},
 	{name: "uncertain", config: rpckit.Config{Policy: core.TaskPolicy{Record: core.Record{Abandoned: core.Uncertain(nil)}}},
 		before: func(r *rig) { r.NextIsAbandoned(1) }, code: codes.FailedPrecondition, refusal: idem.Uncertain, pushback: "-1"},
 	{name: "done, and rejected", config: rpckit.Config{Policy: core.TaskPolicy{Duplicate: core.Reject("")}},
 		before: func(r *rig) { r.ask(order, "k-1", "a book") }, code: codes.AlreadyExists, refusal: idem.Duplicate, pushback: "-1"},
-	{name: "too large to be stored", config: rpckit.Config{Policy: core.TaskPolicy{ResultLimit: 10}},
-		before: func(r *rig) { require.NoError(r, r.ask(order, "k-1", "a book").err) }, code: codes.FailedPrecondition,
-		refusal: idem.ResultUnavailable, pushback: "-1"},
+	{name: "too large to be stored", config: rpckit.Config{Policy: core.TaskPolicy{ResultLimit: 10}}, code: codes.FailedPrecondition,
+		before: func(r *rig) { require.NoError(r, r.ask(order, "k-1", "a book").err) }, refusal: idem.ResultUnavailable, pushback: "-1"},
 	{name: "not authorised", config: rpckit.Config{Authorize: func(_ context.Context, method string, request any) error {
 		if method != order || request.(*pb.ErrorInfo).GetDomain() != "a book" {
 			return nil
 		}
 		return errors.New("hunter2")
-	}}, before: func(r *rig) { require.NoError(r, r.ask(order, "k-1", "a book").err) }, code: codes.PermissionDenied,
-		refusal: idem.NotAuthorized, pushback: "-1"},
+	}}, before: func(r *rig) { require.NoError(r, r.ask(order, "k-1", "a book").err) },
+		code: codes.PermissionDenied, refusal: idem.NotAuthorized, pushback: "-1"},
 	{name: "the store is down", before: func(r *rig) { r.Fail(idemtest.Acquire) }, code: codes.Unavailable, refusal: idem.StoreUnavailable},
-	{name: "the service shuts down", before: func(r *rig) { require.NoError(r, r.Drain(r.Context())) },
+	{name: "shutting down", before: func(r *rig) { require.NoError(r, r.Drain(r.Context())) },
 		code: codes.Unavailable, refusal: idem.ShuttingDown},
 }
 
@@ -420,8 +414,8 @@ func TestClientLeaves(t *testing.T) {
 			<-begun
 			cancel()
 		}()
-		require.Equal(r, codes.Canceled,
-			r.call(ctx, order, new(pb.ErrorInfo), metadata.Pairs("x-user", "ann", "idempotency-key", "k-1")).code)
+		a := r.call(ctx, order, new(pb.ErrorInfo), metadata.Pairs("x-user", "ann", "idempotency-key", "k-1"))
+		require.Equal(r, codes.Canceled, a.code)
 	}
 	each(t, waiting(time.Minute), func(c *served) (*pb.ErrorInfo, *failure) {
 		begun <- struct{}{}
@@ -525,8 +519,7 @@ func TestKeyField(t *testing.T) {
 	each(t, config{field: "reason"}, echo(), func(r *rig) {
 		md := metadata.Pairs("x-user", "ann", "idempotency-key", "k-1")
 		ask := func(key, text string) *answer {
-			return r.call(r.Context(), order, &pb.ErrorInfo{Reason: key, Domain: text},
-				metadata.Pairs("x-user", "ann", "idempotency-key", "k-1"))
+			return r.call(r.Context(), order, &pb.ErrorInfo{Reason: key, Domain: text}, md)
 		}
 		require.False(r, ask("ä b,c", "a book").replayed())
 		require.True(r, ask("ä b,c", "a book").replayed())

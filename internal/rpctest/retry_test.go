@@ -77,8 +77,8 @@ func TestStockClientsDoNotRetryWithConnect(t *testing.T) {
 	engine := idemtest.New(t, core.Config{})
 	engine.Fail(idemtest.Acquire)
 	addr, _ := connectServer(t, engine.Engine, config{before: func(context.Context) { tries.Add(1) }}, echo())
-	a := dial(t, addr, grpc.WithDefaultServiceConfig(retryPolicy))(t.Context(), order, new(pb.ErrorInfo),
-		metadata.Pairs("x-user", "ann", "idempotency-key", "k-1"))
+	call := dial(t, addr, grpc.WithDefaultServiceConfig(retryPolicy))
+	a := call(t.Context(), order, new(pb.ErrorInfo), metadata.Pairs("x-user", "ann", "idempotency-key", "k-1"))
 	require.Equal(t, codes.Unavailable, a.code)
 	require.EqualValues(t, 1, tries.Load())
 }
