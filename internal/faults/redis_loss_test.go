@@ -16,15 +16,17 @@ import (
 	"github.com/idem-go/idem/internal/backend"
 )
 
-const (
-	kills = 6
-	load  = 2000 // operations before the master is gone: more than the slowest link delays
-)
+const load = 2000 // operations before the master is gone: more than the slowest link delays
 
 // TestRedisLosesAcknowledgedRecordsAtFailover measures how many: the master is killed under
 // load, the replica is promoted, and what clients had been told is looked for there. A store that waits for the replica
 // loses nothing.
 func TestRedisLosesAcknowledgedRecordsAtFailover(t *testing.T) {
+	t.Parallel()
+	kills := 6
+	if testing.Short() {
+		kills = 2
+	}
 	for _, test := range []struct {
 		clients  int
 		delay    time.Duration
