@@ -30,25 +30,22 @@ help: ## say what there is to make
 # Empty where the race detector does not work: it takes cgo, and so a C compiler.
 RACE = $(shell $(GO) build -race runtime/cgo 2>/dev/null && echo -race)
 
-# The packages that the tests of each module need are compiled first, each once: modules that are tested at once would compile the same.
-# Lint vets them.
+# What the tests of each module need is compiled first, each package once: modules that are tested at once would compile the same. Those
+# that require most take longest, and come first. Lint vets them all.
 .PHONY: test
 test: TESTFLAGS ?= -short
 test: backends ## test everything with the race detector, what takes long with one pass; servers that tests may use are started, and a browser and a C compiler installed
 	@race=$(RACE); [ "$$race" ] || echo "no C compiler: testing without the race detector" >&2; \
 	printf '%s\n' $(MODULES) | xargs -n 1 sh -c 'cd "$$1" && $(GO) list '"$$race"' -export -test -deps ./... >/dev/null' sh && \
-	printf '%s\n' $(MODULES) | xargs -n 1 -P $(JOBS) sh -c 'cd "$$1" && $(GOTEST) '"$$race"' -vet=off -parallel 8 -timeout 20m $(TESTFLAGS) ./...' sh
+	printf '%s\n' $(MODULES) | sed '1!G;h;$$!d' | xargs -n 1 -P $(JOBS) sh -c 'cd "$$1" && $(GOTEST) '"$$race"' -vet=off -parallel 8 -timeout 20m $(TESTFLAGS) ./...' sh
 
 .PHONY: test-long
 test-long: TESTFLAGS =
-test-long: test ## the same with all passes of what takes long: faults, chaos, clusters, programs in other languages
+test-long: test ## the same with all passes of what takes long: faults, chaos, clusters, clients in other languages
 
-# Nothing listens on port 1.
 .PHONY: check
-check: ## test the root module in a minute: no servers, no race detector
-	@IDEM_REQUIRE_BACKENDS= IDEM_REDIS_URL=redis://127.0.0.1:1 IDEM_POSTGRES_URL=postgres://127.0.0.1:1/test \
-	IDEM_MYSQL_URL=mysql://root@127.0.0.1:1/test IDEM_AMQP_URL=amqp://guest:guest@127.0.0.1:1/ IDEM_NATS_URL=nats://127.0.0.1:1 \
-	$(GO) test -short -vet=off ./...
+check: ## test the root module: what needs neither a server nor the race detector
+	@IDEM_BACKENDS=none IDEM_REQUIRE_BACKENDS= $(GO) test -short -vet=off ./...
 
 .PHONY: backends
 backends: ## start the servers that tests may use, unless they are there already

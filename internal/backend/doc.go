@@ -25,7 +25,8 @@
 //
 // A test whose server does not answer, or whose server program is not installed, is
 // skipped, with a message that says what to do. With IDEM_REQUIRE_BACKENDS=1 in the
-// environment it fails instead, so that continuous integration cannot skip unnoticed.
+// environment it fails instead, so that continuous integration cannot skip unnoticed. With
+// IDEM_BACKENDS=none no test looks for a server.
 //
 // Own servers are started on Linux only: freezing and killing a server with its child
 // processes takes /proc, and ending it with the test binary takes the parent death signal.

@@ -280,6 +280,9 @@ func dataDir(tb testing.TB, as *account) string {
 // path. If there is none, the test is skipped, or fails.
 func installed(tb testing.TB, program string, dirs ...string) string {
 	tb.Helper()
+	if unwanted() {
+		lacking(tb, "%s is not started: IDEM_BACKENDS is none", program)
+	}
 	if !canStart {
 		lacking(tb, "own servers are started on Linux only")
 	}

@@ -57,6 +57,9 @@ var answered sync.Map // URL -> struct{}
 
 func shared(tb testing.TB, name, variable, standard string, probe func(*url.URL) error) string {
 	tb.Helper()
+	if unwanted() {
+		lacking(tb, "%s is not asked: IDEM_BACKENDS is none", name)
+	}
 	raw := cmp.Or(os.Getenv(variable), standard)
 	if _, ok := answered.Load(raw); ok {
 		return raw
@@ -71,6 +74,9 @@ func shared(tb testing.TB, name, variable, standard string, probe func(*url.URL)
 	answered.Store(raw, struct{}{})
 	return raw
 }
+
+// unwanted tells whether tests are to do without servers, be there any or not.
+func unwanted() bool { return os.Getenv("IDEM_BACKENDS") == "none" }
 
 // lacking skips the test for want of a server, or fails it where servers are required.
 func lacking(tb testing.TB, format string, args ...any) {
