@@ -106,7 +106,7 @@ func TestDecisions(t *testing.T) {
 			want: []string{"done #1", "duplicate"}, runs: 1},
 		{name: "done before, and nothing else is known of it", comes: once, before: func(k *desk) {
 			call, _ := k.call(&once[0])
-			// can't be stored
+			// Its result can't be stored.
 			_, err := core.Do(t.Context(), k.config.Task, call, func(context.Context) (func(), error) { return func() {}, nil })
 			require.NoError(t, err)
 		}, want: []string{"duplicate"}},
@@ -115,8 +115,8 @@ func TestDecisions(t *testing.T) {
 		{name: "fails three times", comes: once, fn: errs(errBroken, errBroken, errBroken, nil),
 			want: []string{"failed #1 1s", "failed #2 5s", "failed #3 30s", "done #4"}, runs: 4},
 		{name: "fails, and is published again", comes: twice, fn: errs(errBroken),
-			want: []string{"failed #1 1s", "failed #2 5s", "failed #3 30s", "dead failed #4 after 4", "failed #1 1s", "failed #2 5s",
-				"failed #3 30s", "dead failed #4 after 4"}, runs: 8},
+			want: []string{"failed #1 1s", "failed #2 5s", "failed #3 30s", "dead failed #4 after 4",
+				"failed #1 1s", "failed #2 5s", "failed #3 30s", "dead failed #4 after 4"}, runs: 8},
 		{name: "more attempts than delays", config: Config{Attempts: 5}, comes: once, fn: errs(errBroken),
 			want: []string{"failed #1 1s", "failed #2 5s", "failed #3 30s", "failed #4 30s", "dead failed #5 after 5"}, runs: 5},
 		{name: "panics", config: Config{Attempts: 2}, comes: once,
@@ -136,9 +136,9 @@ func TestDecisions(t *testing.T) {
 			want: []string{"failed #1 1s", "dead uncertain after 1"}, runs: 1},
 		{name: "uncertain, and asking fails", policy: verdict(core.RunAgain(), errBroken), comes: once, fn: errs(errBroken),
 			want: []string{"failed #1 1s", "dead uncertain after 1"}, runs: 1},
-		{name: "uncertain, and asking panics", policy: uncertain(
-			func(context.Context, core.Uncertainty) (core.Verdict, error) { panic("nil map") }), comes: once, fn: errs(errBroken),
-			want: []string{"failed #1 1s", "failed #2 5s", "failed #3 30s", "dead panicked #4 after 4"}, runs: 1},
+		{name: "uncertain, and asking panics", comes: once, fn: errs(errBroken),
+			policy: uncertain(func(context.Context, core.Uncertainty) (core.Verdict, error) { panic("nil map") }),
+			want:   []string{"failed #1 1s", "failed #2 5s", "failed #3 30s", "dead panicked #4 after 4"}, runs: 1},
 		{name: "uncertain, and it was done", policy: verdict(core.Finished[[]byte](nil), nil), comes: once, fn: errs(errBroken),
 			want: []string{"failed #1 1s", "duplicate"}, runs: 1},
 		{name: "uncertain, and it may run", policy: verdict(core.RunAgain(), nil), comes: once, fn: errs(errBroken, nil),
@@ -162,12 +162,12 @@ func TestDecisions(t *testing.T) {
 			want: []string{"deferred shutting_down 1s", "deferred shutting_down 5s"}},
 		// What an operation within the function is refused for is no attempt if it will pass. The rest has failed, and is no refusal of
 		// the message itself.
-		{name: "refused within", comes: once, fn: errs(refused(codes.StoreUnavailable), refused(codes.Unfinished),
-			refused(codes.InProgress), refused(codes.ShuttingDown), errBroken,
-			refused(codes.StoreUnavailable), refused(codes.Duplicate), refused(codes.KeyReused), refused(codes.NoRun)),
+		{name: "refused within", comes: once,
+			fn: errs(refused(codes.StoreUnavailable), refused(codes.Unfinished), refused(codes.InProgress), refused(codes.ShuttingDown),
+				errBroken, refused(codes.StoreUnavailable), refused(codes.Duplicate), refused(codes.KeyReused), refused(codes.NoRun)),
 			want: []string{"deferred store_unavailable 1s", "deferred unfinished 5s", "deferred in_progress 30s",
-				"deferred shutting_down 30s", "failed #1 1s",
-				"deferred store_unavailable 1s", "failed #2 5s", "failed #3 30s", "dead failed #4 after 4"}, runs: 9},
+				"deferred shutting_down 30s", "failed #1 1s", "deferred store_unavailable 1s", "failed #2 5s", "failed #3 30s",
+				"dead failed #4 after 4"}, runs: 9},
 		{name: "loses its claim", policy: core.TaskPolicy{Record: core.Record{Lease: 50 * time.Millisecond}}, comes: once,
 			fn: func(k *desk, ctx context.Context, _ *amqp.Delivery) error {
 				if len(k.ran) == 2 {
@@ -184,8 +184,8 @@ func TestDecisions(t *testing.T) {
 		// take a process with it.
 		{name: "two runs never came back", before: func(k *desk) { k.engine.NextIsAbandoned(2) },
 			comes: []amqp.Delivery{again("1", 3), once[0]}, fn: errs(errBroken),
-			want: []string{"failed #3 30s", "dead failed #4 after 4", "failed #1 1s", "failed #2 5s", "failed #3 30s",
-				"dead failed #4 after 4"}, runs: 6, numbered: 8},
+			want: []string{"failed #3 30s", "dead failed #4 after 4",
+				"failed #1 1s", "failed #2 5s", "failed #3 30s", "dead failed #4 after 4"}, runs: 6, numbered: 8},
 		{name: "no run came back", before: func(k *desk) { k.engine.NextIsAbandoned(4) }, comes: []amqp.Delivery{again("1", 5)},
 			want: []string{"dead exhausted #5 after 4"}},
 		{name: "a redelivery without a run is none", comes: []amqp.Delivery{again("1", 3)}, want: []string{"done #1"}, runs: 1},
@@ -193,9 +193,9 @@ func TestDecisions(t *testing.T) {
 			comes: []amqp.Delivery{again("1", 2)}, fn: errs(errBroken),
 			want: []string{"failed #2 5s", "failed #3 30s", "dead failed #4 after 4"}, runs: 3, numbered: 9},
 		{name: "a copy comes again, and no run had begun", before: func(k *desk) { k.engine.NextIsAbandoned(3) },
-			comes: []amqp.Delivery{{MessageId: "1", Redelivered: true, Headers: amqp.Table{
-				headerAttempts: int64(1), headerRun: int64(3), "x-delivery-count": int64(1),
-				"x-death": []any{amqp.Table{"queue": "orders.delay.1000"}}}}}, want: []string{"done #2"}, runs: 1},
+			comes: []amqp.Delivery{{MessageId: "1", Redelivered: true, Headers: amqp.Table{headerAttempts: int64(1), headerRun: int64(3),
+				"x-delivery-count": int64(1), "x-death": []any{amqp.Table{"queue": "orders.delay.1000"}}}}},
+			want: []string{"done #2"}, runs: 1},
 		{name: "a run does not come back, and its message is another copy by then", before: func(k *desk) {
 			k.engine.NextIsRunning(time.Hour)
 			assert.Equal(t, []string{"deferred in_progress 1s"}, k.walk(again("2", 2), 1))
@@ -254,8 +254,8 @@ func TestCall(t *testing.T) {
 	const digest = "230d8358dc8e8890b4c58deeb62912ee2f20357ae92a5cc861b98e68fe31acb5" // SHA-256 of "body"
 	task := core.MustNew(core.Config{}).MustTask(core.TaskPolicy{Name: "mail"})
 	for id, key := range map[string]string{"a:b": "a:b", "": "#" + digest, "#" + digest: "##" + digest} {
-		call := must((&Handler{config: Config{Task: task, WithoutID: Digest}}).call(&amqp.Delivery{AppId: "shop",
-			MessageId: id, Body: []byte("body")}))
+		h := &Handler{config: Config{Task: task, WithoutID: Digest}}
+		call := must(h.call(&amqp.Delivery{AppId: "shop", MessageId: id, Body: []byte("body")}))
 		assert.Equal(t, core.Call{User: "shop", Key: key, Fingerprint: digest}, call)
 	}
 	seal := &core.Seal{DigestKey: []byte(digest), Keys: []core.Secret{{Name: "a", Key: []byte(digest[1:])}}}

@@ -250,8 +250,8 @@ func theOperatorReleases(c *client) {
 		form.Set(string(f[1]), string(f[2]))
 	}
 	for range 2 { // a double click
-		a := c.send("/admin/idempotency/act", form.Encode(), "Content-Type", "application/x-www-form-urlencoded", "Sec-Fetch-Site",
-			"same-origin", "Authorization", login)
+		a := c.send("/admin/idempotency/act", form.Encode(), "Content-Type", "application/x-www-form-urlencoded",
+			"Sec-Fetch-Site", "same-origin", "Authorization", login)
 		require.Equal(c.t, 303, a.status, "%s", a.body)
 	}
 	c.expect("201", "/charges", `{"amount":5}`, "Idempotency-Key", "lost")

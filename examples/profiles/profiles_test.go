@@ -40,8 +40,8 @@ var rows = []struct {
 		ucp: func(c *client) {
 			c.post(uuid, `{}`).ran(1)
 			c.post("22CharactersOfTheAlpha", `{}`).ran(2)
-			c.post("21CharactersAreTooFew", `{}`).refuses(400,
-				`{"code":"key_invalid","content":"Idempotency-Key must be sent once, as one string or token of 22 to 255 bytes."}`)
+			c.post("21CharactersAreTooFew", `{}`).refuses(400, `{"code":"key_invalid",`+
+				`"content":"Idempotency-Key must be sent once, as one string or token of 22 to 255 bytes."}`)
 			c.user = "bob"
 			c.post(uuid, `{}`).ran(3)
 		},
@@ -49,12 +49,13 @@ var rows = []struct {
 			for i, key := range []string{uuid, "_:.-azAZ09.-:_az", strings.Repeat("k", 255)} {
 				c.post("", `{"idempotency_key":"`+key+`"}`).ran(int64(i + 1))
 			}
-			const invalid = `{"code":"INVALID_REQUEST","message":"idempotency_key must match ^[A-Za-z0-9_.:-]{16,255}$, and the request ` +
-				`must be well-formed JSON","recovery":"correctable","field":"idempotency_key"}`
+			const invalid = `{"code":"INVALID_REQUEST",` +
+				`"message":"idempotency_key must match ^[A-Za-z0-9_.:-]{16,255}$, and the request must be well-formed JSON",` +
+				`"recovery":"correctable","field":"idempotency_key"}`
 			for _, key := range []string{`"fifteen-letters"`, `"` + strings.Repeat("k", 256) + `"`, `"sixteen letters!"`,
 				`"sixteen-letters-\n"`, "17", "null"} {
-				c.post("", `{"idempotency_key":`+key+`,"context":{"trace":7}}`).refuses(400, `{"status":"failed","errors":[`+invalid+
-					`],"adcp_error":`+invalid+`,"context":{"trace":7}}`)
+				c.post("", `{"idempotency_key":`+key+`,"context":{"trace":7}}`).refuses(400,
+					`{"status":"failed","errors":[`+invalid+`],"adcp_error":`+invalid+`,"context":{"trace":7}}`)
 			}
 			// "They have no meaning across agents on the same seller, across accounts under the same agent."
 			of := func(more string) reply { return c.post("", `{"idempotency_key":"`+uuid+`"`+more+`}`) }
@@ -81,8 +82,8 @@ var rows = []struct {
 		adcp: func(c *client) {
 			const e = `{"code":"INVALID_REQUEST","message":"idempotency_key is required",` +
 				`"recovery":"correctable","field":"idempotency_key"}`
-			c.post("", `{"context":{"trace":"r"}}`).refuses(400, `{"status":"failed","errors":[`+e+
-				`],"adcp_error":`+e+`,"context":{"trace":"r"}}`)
+			c.post("", `{"context":{"trace":"r"}}`).refuses(400,
+				`{"status":"failed","errors":[`+e+`],"adcp_error":`+e+`,"context":{"trace":"r"}}`)
 			c.post(uuid, "").refuses(400, `{"status":"failed","errors":[`+e+`],"adcp_error":`+e+`}`)
 		},
 	},
@@ -103,8 +104,9 @@ var rows = []struct {
 		},
 		adcp: func(c *client) {
 			const e = `{"code":"IDEMPOTENCY_CONFLICT","recovery":"correctable",` +
-				`"message":"idempotency_key was used with a different payload within the replay window. Either resend the exact original ` +
-				`payload (to return the cached response) or generate a fresh UUID v4 to submit this new payload."}`
+				`"message":"idempotency_key was used with a different payload within the replay window. ` +
+				`Either resend the exact original payload (to return the cached response) ` +
+				`or generate a fresh UUID v4 to submit this new payload."}`
 			const conflict = `{"status":"failed","errors":[` + e + `],"adcp_error":` + e + `,"context":{"trace":"own"}}`
 			ask := func(more string) reply {
 				return c.post("", `{"idempotency_key":"`+uuid+`","hold":true,"context":{"trace":"own"}`+more+`}`)
@@ -129,14 +131,15 @@ var rows = []struct {
 		ucp: func(c *client) {
 			c.whileRunning(uuid, `{"hold":true}`, func() {
 				r := c.post(uuid, `{"hold":true}`)
-				r.refuses(409,
-					`{"code":"in_progress","content":"The same operation is being carried out. Try again later to get its result."}`)
+				r.refuses(409, `{"code":"in_progress",`+
+					`"content":"The same operation is being carried out. Try again later to get its result."}`)
 				assert.Equal(c, "1", r.header.Get("Retry-After"))
 			})
 		},
 		adcp: func(c *client) {
-			const e = `{"code":"IDEMPOTENCY_IN_FLIGHT","message":"A request with this idempotency_key is being processed. Retry with the ` +
-				`same key.","recovery":"transient","retry_after":1}`
+			const e = `{"code":"IDEMPOTENCY_IN_FLIGHT",` +
+				`"message":"A request with this idempotency_key is being processed. Retry with the same key.",` +
+				`"recovery":"transient","retry_after":1}`
 			const body = `{"idempotency_key":"` + uuid + `","hold":true}`
 			c.whileRunning("", body, func() { c.post("", body).refuses(409, `{"status":"failed","errors":[`+e+`],"adcp_error":`+e+`}`) })
 		},
@@ -147,8 +150,7 @@ var rows = []struct {
 			first := c.post("k", `{"items":[{"id":"a","n":1},2],"note":null}`)
 			c.post("k", ` {"note":null,"items":[{"n":1.0,"id":"\u0061"},2.00]}`).replays(first)
 			for _, other := range []string{`{"items":[{"id":"a","n":1},2]}`, `{"items":[2,{"id":"a","n":1}],"note":null}`,
-				`{"items":[{"id":"a","n":"1"},2],"note":null}`,
-				`{"items":[{"id":"a","n":1},2],"note":null,"extension":1}`} {
+				`{"items":[{"id":"a","n":"1"},2],"note":null}`, `{"items":[{"id":"a","n":1},2],"note":null,"extension":1}`} {
 				assert.Equal(c, 422, c.post("k", other).status, other)
 			}
 		},
@@ -163,8 +165,8 @@ var rows = []struct {
 			scheme := "Bearer"
 			body := func(context, governance, credentials, rest string) string {
 				return `{"idempotency_key":"` + uuid + `","context":` + context + `,"governance_context":` + governance +
-					`,"push_notification_config":{"url":"https://b.example","authentication":{"schemes":["` + scheme +
-					`"],"credentials":` + credentials + `}}` + rest + `}`
+					`,"push_notification_config":{"url":"https://b.example",` +
+					`"authentication":{"schemes":["` + scheme + `"],"credentials":` + credentials + `}}` + rest + `}`
 			}
 			c.post("", body(`{"a":1}`, `"g"`, `"c"`, `,"n":1,"ext":{"x":null}`)).ran(1)
 			assert.Contains(c, c.post("", body(`{"b":2}`, `"h"`, `"d"`, ` , "ext":{"x":null}, "n":1.0`)).body, `"replayed":true`)
@@ -216,8 +218,9 @@ var rows = []struct {
 		acp:  func(c *client) { c.kept(24*time.Hour, "k", `{}`).ran(2) },
 		ucp:  func(c *client) { c.kept(48*time.Hour, uuid, `{}`).ran(2) },
 		adcp: func(c *client) {
-			const e = `{"code":"IDEMPOTENCY_EXPIRED","message":"The request with this idempotency_key was processed, and its response is ` +
-				`not available.","recovery":"correctable"}`
+			const e = `{"code":"IDEMPOTENCY_EXPIRED",` +
+				`"message":"The request with this idempotency_key was processed, and its response is not available.",` +
+				`"recovery":"correctable"}`
 			const body = `{"idempotency_key":"` + uuid + `"}`
 			c.kept(24*time.Hour, "", body).refuses(410, `{"status":"failed","errors":[`+e+`],"adcp_error":`+e+`}`)
 			c.engine.Advance(7*24*time.Hour - 2*time.Second)

@@ -27,8 +27,8 @@ func TestOptions(t *testing.T) {
 	require.Equal(t, Options{Addr: "127.0.0.1:8080", Store: "memory", Lease: 30 * time.Second,
 		Secret: "0123456789abcdef0123456789abcdef"}, o)
 
-	o, _, err = parse("-addr", ":0", "-store", "sqlite:shop.db", "-lease", "1s", "-retain", "2m", "-secret",
-		"s", "-admin", "a:b", "-metrics", ":1")
+	o, _, err = parse("-addr", ":0", "-store", "sqlite:shop.db", "-lease", "1s", "-retain", "2m",
+		"-secret", "s", "-admin", "a:b", "-metrics", ":1")
 	require.NoError(t, err)
 	require.Equal(t, Options{Addr: ":0", Store: "sqlite:shop.db", Lease: time.Second, Retain: 2 * time.Minute,
 		Secret: "s", Admin: "a:b", Metrics: ":1"}, o)

@@ -129,8 +129,8 @@ func TestConformance(t *testing.T) {
 			payload := func(quantity int) object {
 				return object{"id": session["id"], "currency": session["currency"],
 					"payment": object{"selected_instrument_id": "instr_1", "instruments": []any{}},
-					"line_items": []object{{"id": "li_1",
-						"item": object{"id": "bouquet_roses", "title": "Bouquet of Red Roses"}, "quantity": quantity}}}
+					"line_items": []object{{"id": "li_1", "quantity": quantity,
+						"item": object{"id": "bouquet_roses", "title": "Bouquet of Red Roses"}}}}
 			}
 			s.thrice("PUT", "/checkout-sessions/"+session["id"].(string), []int{200}, payload(2), payload(3))
 		},

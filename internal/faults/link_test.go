@@ -21,8 +21,8 @@ func brokenLink(t *testing.T, section, name string, fresh func(t *testing.T) (*b
 	try("link cut as the claim is sent", newShop, core.Record{}, once, func(proxy *backend.Proxy, s *shop) {
 		s.refuses(func(op string) { proxy.CutBefore([]byte(op)) }, nothing, s.until)
 	})
-	try("link cut after the claim was made, its answer lost", newShop, core.Record{Lease: lease},
-		once, func(proxy *backend.Proxy, s *shop) {
+	try("link cut after the claim was made, its answer lost", newShop, core.Record{Lease: lease}, once,
+		func(proxy *backend.Proxy, s *shop) {
 			// The claim that nobody holds is released.
 			s.refuses(func(op string) { proxy.CutAfter([]byte(op)) }, nothing, s.until)
 		})
@@ -44,8 +44,8 @@ func brokenLink(t *testing.T, section, name string, fresh func(t *testing.T) (*b
 	try("link slower than the deadline before the claim", newHastyShop, core.Record{}, once, func(proxy *backend.Proxy, s *shop) {
 		s.refuses(func(string) { proxy.Delay(2 * storeTimeout) }, func() { proxy.Delay(0) }, s.until)
 	})
-	try("link stalled beyond the deadline from the handler on, then going on", newHastyShop, uncertain,
-		once, func(proxy *backend.Proxy, s *shop) {
+	try("link stalled beyond the deadline from the handler on, then going on", newHastyShop, uncertain, once,
+		func(proxy *backend.Proxy, s *shop) {
 			s.while(func(string, uint64) { proxy.Stall() })
 			s.answers(proxy.Resume, s.until, "201 replayed")
 		})

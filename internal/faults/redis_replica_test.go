@@ -68,8 +68,8 @@ func TestRedisReplicas(t *testing.T) {
 		t.Parallel()
 		redis := backend.StartRedis(t)
 		return redis, openRedis(t, redis.URL(), redisstore.Config{})
-	})("the server has become a replica (READONLY), and a master again", newShop, core.Record{},
-		once, func(redis *backend.Server, s *shop) {
+	})("the server has become a replica (READONLY), and a master again", newShop, core.Record{}, once,
+		func(redis *backend.Server, s *shop) {
 			role := func(host, port string) { command(s.t, redis, "REPLICAOF", host, port) }
 			s.refuses(func(string) { role("127.0.0.1", "1") }, func() { role("NO", "ONE") }, s.gets) // of nobody
 		})

@@ -107,8 +107,8 @@ func TestRedisServer(t *testing.T) {
 	memory := func(redis *backend.Server, s *shop, bytes string) func() {
 		return func() { command(s.t, redis, "CONFIG", "SET", "maxmemory", bytes) }
 	}
-	try("server out of memory (noeviction) before the claim, room later", newShop, core.Record{},
-		once, func(redis *backend.Server, s *shop) {
+	try("server out of memory (noeviction) before the claim, room later", newShop, core.Record{}, once,
+		func(redis *backend.Server, s *shop) {
 			full := memory(redis, s, "1")
 			s.refuses(func(string) { full() }, memory(redis, s, "0"), s.gets)
 		})
@@ -125,8 +125,8 @@ func TestRedisLink(t *testing.T) {
 		return proxy, openRedis(t, "redis://"+proxy.Addr(), redisstore.Config{})
 	}
 	brokenLink(t, redisLink, "Redis", fresh)
-	trier(t, redisLink, "Redis", fresh)("link slow, within the deadline", newShop, core.Record{},
-		once, func(proxy *backend.Proxy, s *shop) {
+	trier(t, redisLink, "Redis", fresh)("link slow, within the deadline", newShop, core.Record{}, once,
+		func(proxy *backend.Proxy, s *shop) {
 			proxy.Delay(50 * time.Millisecond)
 			s.answers(nothing, s.gets, "201 replayed")
 		})

@@ -383,8 +383,8 @@ func TestMovingSlot(t *testing.T) {
 	}
 	const slot = "0"
 	at := func(node int, key string) bool { // ASKING, for a slot that is being imported
-		results := nodes[node].DoMulti(t.Context(), nodes[node].B().Arbitrary("ASKING").Build(),
-			nodes[node].B().Arbitrary("EXISTS", key).Build())
+		client := nodes[node]
+		results := client.DoMulti(t.Context(), client.B().Arbitrary("ASKING").Build(), client.B().Arbitrary("EXISTS", key).Build())
 		n, err := results[1].AsInt64()
 		return err == nil && n == 1
 	}

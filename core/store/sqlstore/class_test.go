@@ -34,8 +34,8 @@ func TestFaults(t *testing.T) {
 	pg := func(state string) error { return &pgconn.PgError{Code: state} }
 	my := func(number uint16) error { return &mysql.MySQLError{Number: number} }
 	option := func(name string) error {
-		return &mysql.MySQLError{Number: 1290, Message: "The server is running with the " + name +
-			" option so it cannot execute this statement"}
+		const message = "The server is running with the %s option so it cannot execute this statement"
+		return &mysql.MySQLError{Number: 1290, Message: fmt.Sprintf(message, name)}
 	}
 	for _, c := range []struct {
 		dialect sqlstore.Dialect

@@ -166,10 +166,9 @@ func TestStepsBesideVersion010(t *testing.T) {
 		require.NoError(t, can.Checkpoint(ctx, "k", c.Owner, []byte("steps")))
 
 		begun, hour := time.Now().Add(time.Second).UnixMicro(), time.Hour.Microseconds() // not when the first was
-		_, err = db.Exec(
-			fmt.Sprintf(`UPDATE %s SET state = 1, owner = %s, attempt = 1, fingerprint = %s, created_at = %d, updated_at = %[4]d,
-	lease_until = 0, retention = %d, expires_at = %d, version = version + 1`, name, literal(url, "0123456789abcdef"),
-				literal(url, "f"), begun, hour, begun+hour))
+		_, err = db.Exec(fmt.Sprintf(`UPDATE %s SET state = 1, owner = %s, attempt = 1, fingerprint = %s, created_at = %d, updated_at = %[4]d,
+	lease_until = 0, retention = %d, expires_at = %d, version = version + 1`,
+			name, literal(url, "0123456789abcdef"), literal(url, "f"), begun, hour, begun+hour))
 		require.NoError(t, err)
 
 		next := c
@@ -212,8 +211,8 @@ func TestReleasedAfterACommit(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, store.Acquired, g.State)
 			var result []byte
-			require.NoError(t, c.db.QueryRow("SELECT result FROM "+c.store.TableName()+
-				" WHERE state = 1 AND attempt = 2 AND expires_at > 0 AND LENGTH(owner) > 0").Scan(&result))
+			const claimed = " WHERE state = 1 AND attempt = 2 AND expires_at > 0 AND LENGTH(owner) > 0"
+			require.NoError(t, c.db.QueryRow("SELECT result FROM "+c.store.TableName()+claimed).Scan(&result))
 			assert.Equal(t, same, len(result) > 0)
 			require.NoError(t, c.store.Complete(t.Context(), r.Key, next.Owner, nil, time.Hour))
 		}
@@ -252,8 +251,8 @@ func TestUpgrade(t *testing.T) {
 			put := func(key string, state int, owner, result string, attempt, lease, retention int64) {
 				t.Helper()
 				values := fmt.Sprintf("'idem', %s, %d, %s, %d, %s, %s, 'remark', 'creator', %d, %d, %d, %d, %d, 1",
-					literal(url, prefix+key), state, literal(url, owner),
-					attempt, literal(url, "f"), literal(url, result), now-hour, now, lease, retention, now+hour)
+					literal(url, prefix+key), state, literal(url, owner), attempt, literal(url, "f"), literal(url, result),
+					now-hour, now, lease, retention, now+hour)
 				_, err := db.Exec("INSERT INTO " + name + ` (source_type, serial_number, state, owner, attempt, fingerprint, result,
 	remark, creator, created_at, updated_at, lease_until, retention, expires_at, version) VALUES (` + values + ")")
 				require.NoError(t, err)
@@ -284,8 +283,7 @@ func TestUpgrade(t *testing.T) {
 		for _, prefix := range []string{"before/", "after/"} {
 			for key, want := range map[string]store.Record{
 				"running": {State: store.Running, Attempt: 1}, "abandoned": {State: store.Abandoned, Attempt: 1},
-				"free": {State: store.Free, Attempt: 2},
-				"done": {State: store.Done, Attempt: 3, Size: 6, Result: []byte("result")},
+				"free": {State: store.Free, Attempt: 2}, "done": {State: store.Done, Attempt: 3, Size: 6, Result: []byte("result")},
 			} {
 				r := lookup(t, s, prefix+key)
 				want.Key, want.Fingerprint, want.About = prefix+key, "f", store.About{Creator: "creator", Remark: "remark"}
@@ -340,8 +338,8 @@ func TestUpgradeBesideATransaction(t *testing.T) {
 		go func() { migrated <- s.Migrate(t.Context()) }()
 		waiting := map[sqlstore.Dialect]string{
 			sqlstore.PostgreSQL: "SELECT COUNT(*) FROM pg_locks WHERE NOT granted AND relation = '" + name + "'::regclass",
-			sqlstore.MySQL: "SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE STATE LIKE '%metadata lock%' AND " +
-				"INFO LIKE 'CREATE INDEX `" + name + "%'",
+			sqlstore.MySQL: "SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE STATE LIKE '%metadata lock%' " +
+				"AND INFO LIKE 'CREATE INDEX `" + name + "%'",
 		}[dialectOf(url)]
 		require.Eventually(t, func() bool {
 			var n int
@@ -376,8 +374,10 @@ func TestUpgradeWithoutRights(t *testing.T) {
 	require.NoError(t, err)
 	s := newOn(t, db, sqlstore.PostgreSQL, sqlstore.Config{Table: name})
 	require.NoError(t, s.Migrate(t.Context()))
-	for fault, q := range map[string]string{"no column policy": "ALTER TABLE " + name + " DROP COLUMN policy",
-		"no index": "DROP INDEX " + name + "_created_at"} {
+	for fault, q := range map[string]string{
+		"no column policy": "ALTER TABLE " + name + " DROP COLUMN policy",
+		"no index":         "DROP INDEX " + name + "_created_at",
+	} {
 		_, err := owner.Exec(q)
 		require.NoError(t, err)
 		err = s.Migrate(t.Context())

@@ -89,9 +89,8 @@ func TestURLs(t *testing.T) {
 			require.NoError(t, err)
 		}
 	}
-	for _, url := range []string{"", "redis://h", "oracle://secret@h", "sqlite:", "sqlite:?mode=rw", "mysql://",
-		"mysql://h", "mysql:///d", "mysql://h/a/b",
-		"postgres://u:secret@h/d?pooler=session", "mysql://a%3Ab:secret@h/d", "mysql://u:secret@h:port/d"} {
+	for _, url := range []string{"", "redis://h", "oracle://secret@h", "sqlite:", "sqlite:?mode=rw", "mysql://", "mysql://h",
+		"mysql:///d", "mysql://h/a/b", "postgres://u:secret@h/d?pooler=session", "mysql://a%3Ab:secret@h/d", "mysql://u:secret@h:port/d"} {
 		_, _, err := sqlstore.Open(url)
 		require.Error(t, err, url)
 		assert.NotContains(t, err.Error(), "secret")

@@ -152,8 +152,8 @@ func TestCutOff(t *testing.T) {
 		s := newOn(t, db, sqlstore.MySQL, sqlstore.Config{Table: name, Reset: func() { left++ }})
 		for _, q := range []string{
 			"CREATE TABLE " + name + "_tries (n INT) ENGINE=MyISAM", // which knows no transactions
-			"CREATE TRIGGER " + name + "_refused BEFORE INSERT ON " + name +
-				" FOR EACH ROW BEGIN INSERT INTO " + name + "_tries VALUES (1); " +
+			"CREATE TRIGGER " + name + "_refused BEFORE INSERT ON " + name + " FOR EACH ROW " +
+				"BEGIN INSERT INTO " + name + "_tries VALUES (1); " +
 				"SIGNAL SQLSTATE '08S01' SET MYSQL_ERRNO = 1047, MESSAGE_TEXT = 'cut off'; END",
 		} {
 			_, err := db.Exec(q)

@@ -115,8 +115,8 @@ func TestRunTxSealed(t *testing.T) {
 				seal.Keys = append(seal.Keys, core.Secret{Name: name, Key: key(name)})
 			}
 			engine := core.MustNew(core.Config{Service: "shop", Store: c.store, User: core.SharedByAllCallers(), Seal: seal})
-			c.served = httpidem.New(engine.MustGuard(byKey))(
-				http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { c.handler(w, r) }))
+			guarded := httpidem.New(engine.MustGuard(byKey))
+			c.served = guarded(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { c.handler(w, r) }))
 		}
 		c := newCounter(t, url, byKey)
 		serve(c, "a")
@@ -262,15 +262,15 @@ func TestRunTxElsewhere(t *testing.T) {
 			var log bytes.Buffer
 			engine := core.MustNew(core.Config{Service: "shop", Store: tc.engine, User: core.SharedByAllCallers(),
 				Observe: core.LogEvents(slog.New(slog.NewTextHandler(&log, nil)), slog.LevelDebug)})
-			c.served = httpidem.New(engine.MustGuard(byKey))(
-				http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { c.order(w, r, "k") }))
+			guarded := httpidem.New(engine.MustGuard(byKey))
+			c.served = guarded(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { c.order(w, r, "k") }))
 			for range 2 {
 				log.Reset()
 				w := c.post(tc.key)
 				assert.Equal(t, tc.status, w.Code, w.Body)
 				assert.Equal(t, tc.code, w.Header().Get(core.RefusedHeader))
-				assert.Equal(t, tc.code == "no_run", strings.Contains(log.String(), "level=WARN") &&
-					strings.Contains(log.String(), "its record is not here"), log.String())
+				warned := strings.Contains(log.String(), "level=WARN") && strings.Contains(log.String(), "its record is not here")
+				assert.Equal(t, tc.code == "no_run", warned, log.String())
 			}
 		}
 		assert.Equal(t, 2, c.count("k"))
@@ -478,8 +478,8 @@ func TestRunTxSettledLate(t *testing.T) {
 		records := &away{Store: here.store}
 		engine := core.MustNew(core.Config{Service: "shop", Store: records, User: core.SharedByAllCallers(),
 			StoreTimeout: 50 * time.Millisecond})
-		here.served = httpidem.New(engine.MustGuard(policy))(
-			http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { here.handler(w, r) }))
+		guarded := httpidem.New(engine.MustGuard(policy))
+		here.served = guarded(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { here.handler(w, r) }))
 		here.handler = func(w http.ResponseWriter, r *http.Request) {
 			here.order(w, r, "late")
 			records.gone.Store(true)
