@@ -46,7 +46,8 @@ func BenchmarkConsumer(b *testing.B) {
 			publisher := must(NewPublisher(PublisherConfig{URL: url}))
 			engine := core.MustNew(core.Config{Store: store, Service: rand.Text()})
 			h := must(NewHandler(Config{
-				Task:      engine.MustTask(core.TaskPolicy{Name: "bench", Duplicate: core.Reject(""), Record: core.Record{Retention: time.Minute}}),
+				Task: engine.MustTask(core.TaskPolicy{Name: "bench", Duplicate: core.Reject(""),
+					Record: core.Record{Retention: time.Minute}}),
 				Topology:  t,
 				Publisher: publisher,
 			}, func(_ context.Context, d *amqp.Delivery) error {
@@ -77,7 +78,8 @@ func BenchmarkConsumer(b *testing.B) {
 			{"redis", with(redis)},
 		} {
 			b.Run(name+"/"+bench.name, func(b *testing.B) {
-				t := Topology{Queue: "idem-bench-" + rand.Text(), Type: QueueType(kind), Satellites: QueueType(kind), Delays: []time.Duration{time.Second}}
+				t := Topology{Queue: "idem-bench-" + rand.Text(), Type: QueueType(kind), Satellites: QueueType(kind),
+					Delays: []time.Duration{time.Second}}
 				conn := must(amqp.Dial(url))
 				defer conn.Close()
 				require.NoError(b, t.Declare(conn))

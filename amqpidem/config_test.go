@@ -33,13 +33,16 @@ func TestFaults(t *testing.T) {
 		err  error
 		says string
 	}{
-		{of(NewHandler(Config{Attempts: -1, WithoutID: 9, Topology: Topology{Type: 7, Satellites: Foreign, DeliveryLimit: 3, Delays: []time.Duration{time.Second, time.Microsecond}}}, nil)),
-			"Config.Task Config.Publisher Config.Attempts Config.WithoutID Topology.Queue Topology.Type Topology.Satellites Topology.DeliveryLimit Topology.Delays NewHandler"},
+		{of(NewHandler(Config{Attempts: -1, WithoutID: 9, Topology: Topology{
+			Type: 7, Satellites: Foreign, DeliveryLimit: 3, Delays: []time.Duration{time.Second, time.Microsecond},
+		}}, nil)), "Config.Task Config.Publisher Config.Attempts Config.WithoutID " +
+			"Topology.Queue Topology.Type Topology.Satellites Topology.DeliveryLimit Topology.Delays NewHandler"},
 		{of(NewHandler(Config{Task: keeps, Topology: Topology{Queue: "q"}}, succeed)), "Config.Task Config.Publisher"},
 		{of(NewConsumer(nil, ConsumerConfig{URL: "redis://", Concurrency: -1, Prefetch: 70000, DrainTimeout: -1})),
 			"ConsumerConfig.URL ConsumerConfig.Concurrency ConsumerConfig.Prefetch ConsumerConfig.DrainTimeout NewConsumer"},
 		{of(NewConsumer(nil, ConsumerConfig{URL: "amqp://", Concurrency: 8, Prefetch: 4})), "ConsumerConfig.Prefetch"},
-		{of(NewPublisher(PublisherConfig{URL: "amqp://guest:hidden@host:port/", MaxUnconfirmed: -1})), "PublisherConfig.URL PublisherConfig.MaxUnconfirmed"},
+		{of(NewPublisher(PublisherConfig{URL: "amqp://guest:hidden@host:port/", MaxUnconfirmed: -1})),
+			"PublisherConfig.URL PublisherConfig.MaxUnconfirmed"},
 	} {
 		for _, field := range strings.Fields(c.says) {
 			assert.Regexp(t, `amqpidem[:.] ?`+field+":", c.err)

@@ -312,7 +312,8 @@ func TestPoison(t *testing.T) {
 		assert.Len(t, k.runs(), 1003, "four of one, and one of each other")
 		d := k.take(k.topology.DeadLetters())
 		assert.Equal(t, []any{"500", "body 500", "acme", int64(4), "failed", "the card was declined"},
-			[]any{d.MessageId, string(d.Body), d.Headers["tenant"], d.Headers["x-idem-attempts"], d.Headers["x-idem-reason"], d.Headers["x-idem-error"]})
+			[]any{d.MessageId, string(d.Body), d.Headers["tenant"], d.Headers["x-idem-attempts"],
+				d.Headers["x-idem-reason"], d.Headers["x-idem-error"]})
 		assert.WithinRange(t, must(time.Parse(time.RFC3339, d.Headers["x-idem-first-seen"].(string))), before, time.Now())
 		k.empty()
 	}

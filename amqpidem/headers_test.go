@@ -13,7 +13,8 @@ import (
 )
 
 func TestHeadersOfACopy(t *testing.T) {
-	d := &amqp.Delivery{Exchange: "shop", RoutingKey: "order.created", UserId: "guest", Expiration: "60000", Headers: amqp.Table{"tenant": "acme"}}
+	d := &amqp.Delivery{Exchange: "shop", RoutingKey: "order.created", UserId: "guest", Expiration: "60000",
+		Headers: amqp.Table{"tenant": "acme"}}
 	for _, name := range []string{"CC", "BCC", "x-death", "x-first-death-exchange", "x-first-death-queue", "x-first-death-reason",
 		"x-last-death-exchange", "x-last-death-queue", "x-last-death-reason", "x-delivery-count", "x-acquired-count",
 		headerError, headerReason, headerAttempts} {
@@ -23,8 +24,8 @@ func TestHeadersOfACopy(t *testing.T) {
 	seen := time.Date(2026, 11, 21, 10, 1, 8, 0, time.FixedZone("CET", 3600))
 	m := copyFor(d, "orders.dead", history{attempts: 2, deferrals: 3, lost: 4, run: math.MaxUint64, firstSeen: seen}, d.Headers)
 	assert.Equal(t, amqp.Table{
-		"tenant": "acme", headerAttempts: int64(2), headerDeferrals: int64(3), headerLost: int64(4), headerRun: int64(math.MaxInt64), headerFirstSeen: "2026-11-21T09:01:08Z",
-		headerExchange: "shop", headerRoutingKey: "order.created", headerUserID: "guest",
+		"tenant": "acme", headerAttempts: int64(2), headerDeferrals: int64(3), headerLost: int64(4), headerRun: int64(math.MaxInt64),
+		headerFirstSeen: "2026-11-21T09:01:08Z", headerExchange: "shop", headerRoutingKey: "order.created", headerUserID: "guest",
 	}, m.Publishing.Headers)
 	assert.Equal(t, before, d.Headers)
 	assert.Empty(t, m.Publishing.UserId, "the broker would refuse it")

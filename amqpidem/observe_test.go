@@ -31,7 +31,8 @@ func TestLogEvents(t *testing.T) {
 	LogEvents(slog.New(slog.NewTextHandler(&log, nil)))(t.Context(), Event{
 		Stage: Settled, Queue: "orders", MessageID: "7", AppID: "shop", Outcome: Dead, Reason: "failed", Attempt: 4, Err: errBroken,
 	})
-	for _, text := range []string{"queue=orders", "id=7", "app=shop", "outcome=dead", "reason=failed", "attempt=4", `err="the card was declined"`} {
+	for _, text := range []string{"queue=orders", "id=7", "app=shop", "outcome=dead", "reason=failed",
+		"attempt=4", `err="the card was declined"`} {
 		assert.Contains(t, log.String(), text)
 	}
 }

@@ -121,7 +121,8 @@ func TestPublishWhatIsRefused(t *testing.T) {
 		var calls sync.WaitGroup
 		for i := range c.bad {
 			calls.Go(func() {
-				e := unconfirmed(t, 1, k.publisher.Publish(ctx, k.message(fmt.Sprint("before ", i)), bad, k.message(fmt.Sprint("after ", i))))
+				before, after := k.message(fmt.Sprint("before ", i)), k.message(fmt.Sprint("after ", i))
+				e := unconfirmed(t, 1, k.publisher.Publish(ctx, before, bad, after))
 				var refused *amqp.Error
 				assert.ErrorAs(t, e.Refusals[0], &refused)
 				assert.Equal(t, code, refused.Code)
@@ -196,7 +197,9 @@ func TestPublishWhatCannotBeWritten(t *testing.T) {
 	for i := range 11 {
 		long := k.message("1")
 		p := &long.Publishing
-		*[]*string{&long.Exchange, &long.Key, &p.ContentType, &p.ContentEncoding, &p.CorrelationId, &p.ReplyTo, &p.Expiration, &p.MessageId, &p.Type, &p.UserId, &p.AppId}[i] = strings.Repeat("x", 256)
+		texts := []*string{&long.Exchange, &long.Key, &p.ContentType, &p.ContentEncoding, &p.CorrelationId, &p.ReplyTo, &p.Expiration,
+			&p.MessageId, &p.Type, &p.UserId, &p.AppId}
+		*texts[i] = strings.Repeat("x", 256)
 		messages = append(messages, long)
 	}
 	longest := k.message(strings.Repeat("2", 255))
@@ -216,7 +219,8 @@ func TestPublishWhenNothingConnects(t *testing.T) {
 			return nil, errBroken
 		}})
 		require.NoError(t, err)
-		for limit, tries := range map[time.Duration]int{40 * time.Millisecond: 1, 301 * time.Millisecond: 3} { // after pauses of up to 0.1 and 0.2 s
+		// Between the tries are pauses of up to 0.1 and 0.2 s.
+		for limit, tries := range map[time.Duration]int{40 * time.Millisecond: 1, 301 * time.Millisecond: 3} {
 			dials = 0
 			ctx, cancel := context.WithTimeout(t.Context(), limit)
 			defer cancel()

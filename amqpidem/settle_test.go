@@ -71,9 +71,9 @@ func TestFunctionSeesTheMessageAsItWasPublished(t *testing.T) {
 		return nil
 	})
 	sent := amqp.Publishing{
-		Headers: amqp.Table{"tenant": "acme", "shard": uint16(7), "size": uint32(8), "CC": []any{k.topology.DeadLetters()}}, ContentType: "application/json", ContentEncoding: "identity",
-		Priority: 3, CorrelationId: "c", ReplyTo: "r", Expiration: "60000", MessageId: "1", Timestamp: time.Unix(1e9, 0), Type: "t",
-		UserId: "guest", AppId: "shop", Body: []byte("{}"),
+		Headers:     amqp.Table{"tenant": "acme", "shard": uint16(7), "size": uint32(8), "CC": []any{k.topology.DeadLetters()}},
+		ContentType: "application/json", ContentEncoding: "identity", Priority: 3, CorrelationId: "c", ReplyTo: "r", Expiration: "60000",
+		MessageId: "1", Timestamp: time.Unix(1e9, 0), Type: "t", UserId: "guest", AppId: "shop", Body: []byte("{}"),
 	}
 	require.NoError(t, k.publisher.Publish(t.Context(), Message{Exchange: k.topology.Queue, Key: "order.created", Publishing: sent}))
 	k.settled(Done, 1)
@@ -83,7 +83,8 @@ func TestFunctionSeesTheMessageAsItWasPublished(t *testing.T) {
 		assert.Equal(t, "order.created", d.RoutingKey)
 		assert.Equal(t, []any{"acme", uint16(7), uint32(8)}, []any{d.Headers["tenant"], d.Headers["shard"], d.Headers["size"]})
 		assert.Equal(t, []any{"application/json", "identity", uint8(3), "c", "r", "1", int64(1e9), "t", "shop", "{}"},
-			[]any{d.ContentType, d.ContentEncoding, d.Priority, d.CorrelationId, d.ReplyTo, d.MessageId, d.Timestamp.Unix(), d.Type, d.AppId, string(d.Body)})
+			[]any{d.ContentType, d.ContentEncoding, d.Priority, d.CorrelationId, d.ReplyTo, d.MessageId,
+				d.Timestamp.Unix(), d.Type, d.AppId, string(d.Body)})
 		assert.Error(t, d.Ack(false), "it is not the function's to settle")
 	}
 	assert.Equal(t, "guest", second.Headers["x-idem-user-id"])

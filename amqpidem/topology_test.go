@@ -31,9 +31,10 @@ func TestArgumentsOfTheQueues(t *testing.T) {
 	}, all)
 	all = arguments(Topology{Queue: "orders", Type: Classic, Satellites: Classic, Delays: []time.Duration{time.Second}})
 	assert.Equal(t, args{
-		"orders":            {"x-queue-type": "classic", "x-dead-letter-exchange": "", "x-dead-letter-routing-key": "orders.dead"},
-		"orders.delay.1000": {"x-queue-type": "classic", "x-dead-letter-exchange": "", "x-dead-letter-routing-key": "orders", "x-message-ttl": int64(1000)},
-		"orders.dead":       {"x-queue-type": "classic"},
+		"orders": {"x-queue-type": "classic", "x-dead-letter-exchange": "", "x-dead-letter-routing-key": "orders.dead"},
+		"orders.delay.1000": {"x-queue-type": "classic", "x-message-ttl": int64(1000),
+			"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "orders"},
+		"orders.dead": {"x-queue-type": "classic"},
 	}, all)
 	// What stands for no limit is another thing in RabbitMQ 4, which has one by default, than in RabbitMQ 3.
 	none := Topology{Queue: "orders", DeliveryLimit: -1}
@@ -112,8 +113,8 @@ func TestTopologyThatDiffers(t *testing.T) {
 	t.Parallel()
 	k := newKit(t)
 	name := k.topology.Queues()[2]
-	k.declare(name, amqp.Table{"x-queue-type": "quorum", "x-message-ttl": 50,
-		"x-dead-letter-exchange": "", "x-dead-letter-routing-key": k.topology.Queue, "x-dead-letter-strategy": "at-least-once", "x-overflow": "reject-publish"})
+	k.declare(name, amqp.Table{"x-queue-type": "quorum", "x-message-ttl": 50, "x-overflow": "reject-publish", "x-dead-letter-exchange": "",
+		"x-dead-letter-routing-key": k.topology.Queue, "x-dead-letter-strategy": "at-least-once"})
 	differs := func(err error) {
 		t.Helper()
 		var e *TopologyError

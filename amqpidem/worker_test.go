@@ -31,7 +31,8 @@ func work() {
 	publisher := must(NewPublisher(PublisherConfig{URL: j.AMQP}))
 	defer publisher.Close(context.Background())
 	handler := must(NewHandler(Config{
-		Task:      engine.MustTask(core.TaskPolicy{Name: "ledger", Duplicate: core.Reject(""), Record: core.Record{Lease: 5 * time.Second}}),
+		Task: engine.MustTask(core.TaskPolicy{Name: "ledger", Duplicate: core.Reject(""),
+			Record: core.Record{Lease: 5 * time.Second}}),
 		Topology:  j.Topology,
 		Publisher: publisher,
 		Attempts:  100, // each process that is killed costs the messages it has begun with one

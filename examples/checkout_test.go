@@ -198,7 +198,9 @@ func assets(c *client) {
 		require.Regexp(c.t, `<html lang="en">[^§]*<title>404 Not Found`, string(page.body))
 	}
 	require.NotEmpty(c.t, c.get("/nowhere", "Accept", "*/*").member("message"))
-	for path, contentType := range map[string]string{"/style.css": "text/css; charset=utf-8", "/idem.js": "text/javascript; charset=utf-8"} {
+	for path, contentType := range map[string]string{
+		"/style.css": "text/css; charset=utf-8", "/idem.js": "text/javascript; charset=utf-8",
+	} {
 		a := c.get(path)
 		require.Equal(c.t, 200, a.status)
 		require.Equal(c.t, contentType, a.header.Get("Content-Type"))

@@ -181,7 +181,9 @@ func TestClients(t *testing.T) {
 			}
 
 			// The test vector of scheme v1, and the same request by another spelling of its URL.
-			for _, url := range []string{"https://api.example.com/transfers/a%2Fb?x=2&x=1", "https://API.example.com:443/transfers/a%2Fb?x=2&x=1#part"} {
+			for _, url := range []string{
+				"https://api.example.com/transfers/a%2Fb?x=2&x=1", "https://API.example.com:443/transfers/a%2Fb?x=2&x=1#part",
+			} {
 				out := output(t, append(l.vector(dir), url)...)
 				require.Contains(t, out, "v1=dd48cdea89f6d7454263c0263ea01cd98542d15cbcd22d45d27289d62797b1ce", url)
 			}

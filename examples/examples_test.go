@@ -69,7 +69,8 @@ func play(t *testing.T, dir, name string, flags ...string) (transcript []string)
 var script = []func(*client){
 	everyRouteIsListed, equalOrdersAtOnce, replays, pathParametersCount, usersAreToldApart, clientKeys,
 	multipartForms, frameworkErrors, failures, uncertainCharges, theOperatorReleases, panics, largeResponses, secondLikes, coupons,
-	webhooks, tokensOfPrograms, forms, crossOrigin, assets, tokensAreRationed, duplicatesOfRunningHandlers, theClientLeaves, handlersThatGiveUp, malformedDemoFields, theMetricsAgree, theProgramEnds,
+	webhooks, tokensOfPrograms, forms, crossOrigin, assets, tokensAreRationed, duplicatesOfRunningHandlers, theClientLeaves,
+	handlersThatGiveUp, malformedDemoFields, theMetricsAgree, theProgramEnds,
 }
 
 // slow is how long a handler runs that a duplicate has to meet, or a client to leave, on a machine that is busy.
@@ -249,7 +250,8 @@ func theOperatorReleases(c *client) {
 		form.Set(string(f[1]), string(f[2]))
 	}
 	for range 2 { // a double click
-		a := c.send("/admin/idempotency/act", form.Encode(), "Content-Type", "application/x-www-form-urlencoded", "Sec-Fetch-Site", "same-origin", "Authorization", login)
+		a := c.send("/admin/idempotency/act", form.Encode(), "Content-Type", "application/x-www-form-urlencoded",
+			"Sec-Fetch-Site", "same-origin", "Authorization", login)
 		require.Equal(c.t, 303, a.status, "%s", a.body)
 	}
 	c.expect("201", "/charges", `{"amount":5}`, "Idempotency-Key", "lost")

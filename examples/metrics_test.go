@@ -92,7 +92,8 @@ func TestBothExportersTellTheSame(t *testing.T) {
 	require.NoError(t, err)
 	exporter, err := otelprom.New(otelprom.WithRegisterer(theirs), otelprom.WithoutScopeInfo(), otelprom.WithoutTargetInfo())
 	require.NoError(t, err)
-	telemetry, err := otelidem.New(otelidem.Config{MeterProvider: metric.NewMeterProvider(metric.WithReader(exporter)), Records: records.Len})
+	meters := metric.NewMeterProvider(metric.WithReader(exporter))
+	telemetry, err := otelidem.New(otelidem.Config{MeterProvider: meters, Records: records.Len})
 	require.NoError(t, err)
 	engine := core.MustNew(core.Config{Store: records, User: core.SharedByAllCallers(),
 		Observe: core.Observers(metrics.Observe, telemetry.Observe),
@@ -117,9 +118,13 @@ func TestBothExportersTellTheSame(t *testing.T) {
 	}
 	for _, route := range []string{"POST /orders", "FOO /orders"} {
 		for _, observe := range []func(context.Context, core.Event){metrics.Observe, telemetry.Observe} {
-			for _, e := range []core.Event{{Kind: core.Refused, Code: codes.KeyReused, Waited: time.Second}, {Kind: core.Started}, {Kind: core.Completed, Elapsed: time.Second},
-				{Kind: core.Started}, {Kind: core.Unsettled, Elapsed: time.Second}, {Kind: core.Completed, Elapsed: time.Second, Late: true},
-				{Kind: core.Started}, {Kind: core.Unsettled, Elapsed: time.Second}} {
+			for _, e := range []core.Event{
+				{Kind: core.Refused, Code: codes.KeyReused, Waited: time.Second},
+				{Kind: core.Started}, {Kind: core.Completed, Elapsed: time.Second},
+				{Kind: core.Started}, {Kind: core.Unsettled, Elapsed: time.Second},
+				{Kind: core.Completed, Elapsed: time.Second, Late: true},
+				{Kind: core.Started}, {Kind: core.Unsettled, Elapsed: time.Second},
+			} {
 				e.Policy, e.Route = "orders", route
 				observe(t.Context(), e)
 			}
@@ -419,14 +424,17 @@ func TestAlertsFireForWhatIsNew(t *testing.T) {
 		}
 	}
 	want := map[string][]int{}
-	for _, alert := range []string{"IdemUnprotected", "IdemOutcomeUnknown", "IdemResultUnavailable", "IdemServiceIsWrong", "IdemStoreIsFull"} {
+	for _, alert := range []string{
+		"IdemUnprotected", "IdemOutcomeUnknown", "IdemResultUnavailable", "IdemServiceIsWrong", "IdemStoreIsFull",
+	} {
 		want[alert] = []int{20, 76, 125, 165, 190}
 	}
 	assert.Equal(t, want, began)
 }
 
 func alertRules(t *testing.T) []rulefmt.Rule {
-	groups, errs := rulefmt.ParseFile("../promidem/alerts.yaml", false, model.LegacyValidation, parser.NewParser(parser.Options{}), promslog.NewNopLogger())
+	p := parser.NewParser(parser.Options{})
+	groups, errs := rulefmt.ParseFile("../promidem/alerts.yaml", false, model.LegacyValidation, p, promslog.NewNopLogger())
 	require.Empty(t, errs)
 	return groups.Groups[0].Rules
 }
@@ -471,7 +479,8 @@ func TestDashboard(t *testing.T) {
 	assert.Contains(t, values, "Failures of store calls timeout")
 }
 
-var prometheusEngine = promql.NewEngine(promql.EngineOpts{MaxSamples: 1e7, Timeout: time.Minute, Parser: parser.NewParser(parser.Options{})})
+var prometheusEngine = promql.NewEngine(promql.EngineOpts{MaxSamples: 1e7, Timeout: time.Minute,
+	Parser: parser.NewParser(parser.Options{})})
 
 func (s *monitored) query(t *testing.T, expr string) promql.Vector {
 	q, err := prometheusEngine.NewInstantQuery(t.Context(), s.tape, nil, expr, s.now)

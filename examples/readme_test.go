@@ -38,7 +38,8 @@ func TestSigningPage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if block := "```console\n$ go run ./examples/signclient\n" + signclientPrints + "```\n"; !strings.Contains(string(signing), "\n"+block) {
+	block := "```console\n$ go run ./examples/signclient\n" + signclientPrints + "```\n"
+	if !strings.Contains(string(signing), "\n"+block) {
 		t.Errorf("docs/signing.md does not have this block:\n%s", block)
 	}
 }

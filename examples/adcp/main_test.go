@@ -73,10 +73,13 @@ func TestStoryboards(t *testing.T) {
 		passed  int
 		skipped []string
 	}{
-		"idempotency": {30, []string{"get_capabilities: response_schema", "create_media_buy_initial: response_schema", "create_media_buy_replay: response_schema",
-			"create_media_buy_fresh_key: response_schema", "get_media_buys_dedup_check: response_schema"}},
-		"read-tool-idempotency": {8, []string{"get_capabilities_with_idempotency_key: response_schema", "get_products_with_idempotency_key: response_schema", "list_accounts_with_idempotency_key",
-			"list_creative_formats_with_idempotency_key", "list_creatives_with_idempotency_key", "get_capabilities_without_idempotency_key: response_schema"}},
+		"idempotency": {30, []string{"get_capabilities: response_schema", "create_media_buy_initial: response_schema",
+			"create_media_buy_replay: response_schema", "create_media_buy_fresh_key: response_schema",
+			"get_media_buys_dedup_check: response_schema"}},
+		"read-tool-idempotency": {8, []string{"get_capabilities_with_idempotency_key: response_schema",
+			"get_products_with_idempotency_key: response_schema", "list_accounts_with_idempotency_key",
+			"list_creative_formats_with_idempotency_key", "list_creatives_with_idempotency_key",
+			"get_capabilities_without_idempotency_key: response_schema"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			text, err := os.ReadFile("testdata/" + name + ".yaml")
@@ -105,7 +108,8 @@ func TestKeysOfAllTasks(t *testing.T) {
 	create := map[string]any{"idempotency_key": newUUID(), "start_time": "asap", "end_time": "2099-07-31T23:59:59Z",
 		"packages": []any{map[string]any{"product_id": "test-product", "pricing_option_id": "test-pricing", "budget": 1}}}
 	id := r.send("create_media_buy", create).body["media_buy_id"]
-	assert.Equal(t, "canceled", r.send("update_media_buy", map[string]any{"idempotency_key": newUUID(), "media_buy_id": id, "canceled": true}).body["media_buy_status"])
+	cancel := map[string]any{"idempotency_key": newUUID(), "media_buy_id": id, "canceled": true}
+	assert.Equal(t, "canceled", r.send("update_media_buy", cancel).body["media_buy_status"])
 	assert.Equal(t, "pending_creatives", r.send("create_media_buy", create).body["media_buy_status"])
 	for _, task := range []string{"update_media_buy", "get_media_buys"} {
 		assert.Equal(t, "IDEMPOTENCY_CONFLICT", r.send(task, create).code(), task)

@@ -104,13 +104,15 @@ func TestTokens(t *testing.T) {
 // TestMountedForm: who clicks twice on the page's form gets the receipt.
 func TestMountedForm(t *testing.T) {
 	var ran atomic.Int64
-	form := template.Must(template.New("").Parse(`<!doctype html><form method="post" action="/checkout?send">{{.}}<button>Order</button></form>`))
+	const page = `<!doctype html><form method="post" action="/checkout?send">{{.}}<button>Order</button></form>`
+	form := template.Must(template.New("").Parse(page))
 	checkout := func(w http.ResponseWriter, r *http.Request) {
 		ran.Add(1)
 		time.Sleep(300 * time.Millisecond) // the other click comes meanwhile
 		http.Redirect(w, r, "/receipts/1", http.StatusSeeOther)
 	}
-	service := tokenService(core.MustNew(core.Config{User: core.SharedByAllCallers()}), [][]byte{[]byte(rand.Text() + rand.Text())}, form, checkout, "")
+	engine := core.MustNew(core.Config{User: core.SharedByAllCallers()})
+	service := tokenService(engine, [][]byte{[]byte(rand.Text() + rand.Text())}, form, checkout, "")
 	server := httptest.NewServer(service.Handler)
 	t.Cleanup(server.Close)
 	p := newPerson(t, launch(t), &program.Process{URL: server.URL})

@@ -30,7 +30,8 @@ var rows = []struct {
 			first := c.post(strings.Repeat("k", 255), `{}`)
 			first.ran(1)
 			c.post(`"`+strings.Repeat("k", 255)+`"`, `{}`).replays(first)
-			c.post(strings.Repeat("k", 256), `{}`).refuses(400, `{"type":"invalid_request","code":"key_invalid","message":"The idempotency key must be sent once, as one string or token of 1 to 255 bytes."}`)
+			c.post(strings.Repeat("k", 256), `{}`).refuses(400, `{"type":"invalid_request","code":"key_invalid",`+
+				`"message":"The idempotency key must be sent once, as one string or token of 1 to 255 bytes."}`)
 			c.user = "bob" // "authenticated identity + endpoint path" (6.1)
 			c.post(strings.Repeat("k", 255), `{}`).ran(2)
 			c.task = "cancel"
@@ -39,7 +40,8 @@ var rows = []struct {
 		ucp: func(c *client) {
 			c.post(uuid, `{}`).ran(1)
 			c.post("22CharactersOfTheAlpha", `{}`).ran(2)
-			c.post("21CharactersAreTooFew", `{}`).refuses(400, `{"code":"key_invalid","content":"Idempotency-Key must be sent once, as one string or token of 22 to 255 bytes."}`)
+			c.post("21CharactersAreTooFew", `{}`).refuses(400, `{"code":"key_invalid",`+
+				`"content":"Idempotency-Key must be sent once, as one string or token of 22 to 255 bytes."}`)
 			c.user = "bob"
 			c.post(uuid, `{}`).ran(3)
 		},
@@ -47,9 +49,13 @@ var rows = []struct {
 			for i, key := range []string{uuid, "_:.-azAZ09.-:_az", strings.Repeat("k", 255)} {
 				c.post("", `{"idempotency_key":"`+key+`"}`).ran(int64(i + 1))
 			}
-			const invalid = `{"code":"INVALID_REQUEST","message":"idempotency_key must match ^[A-Za-z0-9_.:-]{16,255}$, and the request must be well-formed JSON","recovery":"correctable","field":"idempotency_key"}`
-			for _, key := range []string{`"fifteen-letters"`, `"` + strings.Repeat("k", 256) + `"`, `"sixteen letters!"`, `"sixteen-letters-\n"`, "17", "null"} {
-				c.post("", `{"idempotency_key":`+key+`,"context":{"trace":7}}`).refuses(400, `{"status":"failed","errors":[`+invalid+`],"adcp_error":`+invalid+`,"context":{"trace":7}}`)
+			const invalid = `{"code":"INVALID_REQUEST",` +
+				`"message":"idempotency_key must match ^[A-Za-z0-9_.:-]{16,255}$, and the request must be well-formed JSON",` +
+				`"recovery":"correctable","field":"idempotency_key"}`
+			for _, key := range []string{`"fifteen-letters"`, `"` + strings.Repeat("k", 256) + `"`, `"sixteen letters!"`,
+				`"sixteen-letters-\n"`, "17", "null"} {
+				c.post("", `{"idempotency_key":`+key+`,"context":{"trace":7}}`).refuses(400,
+					`{"status":"failed","errors":[`+invalid+`],"adcp_error":`+invalid+`,"context":{"trace":7}}`)
 			}
 			// "They have no meaning across agents on the same seller, across accounts under the same agent."
 			of := func(more string) reply { return c.post("", `{"idempotency_key":"`+uuid+`"`+more+`}`) }
@@ -67,21 +73,25 @@ var rows = []struct {
 	{
 		name: "missing",
 		acp: func(c *client) {
-			c.post("", `{}`).refuses(400, `{"type":"invalid_request","code":"idempotency_key_required","message":"Idempotency-Key header is required on all POST requests"}`)
+			c.post("", `{}`).refuses(400, `{"type":"invalid_request","code":"idempotency_key_required",`+
+				`"message":"Idempotency-Key header is required on all POST requests"}`)
 		},
 		ucp: func(c *client) {
 			c.post("", `{}`).refuses(400, `{"code":"key_missing","content":"This operation needs an idempotency key."}`)
 		},
 		adcp: func(c *client) {
-			const e = `{"code":"INVALID_REQUEST","message":"idempotency_key is required","recovery":"correctable","field":"idempotency_key"}`
-			c.post("", `{"context":{"trace":"r"}}`).refuses(400, `{"status":"failed","errors":[`+e+`],"adcp_error":`+e+`,"context":{"trace":"r"}}`)
+			const e = `{"code":"INVALID_REQUEST","message":"idempotency_key is required",` +
+				`"recovery":"correctable","field":"idempotency_key"}`
+			c.post("", `{"context":{"trace":"r"}}`).refuses(400,
+				`{"status":"failed","errors":[`+e+`],"adcp_error":`+e+`,"context":{"trace":"r"}}`)
 			c.post(uuid, "").refuses(400, `{"status":"failed","errors":[`+e+`],"adcp_error":`+e+`}`)
 		},
 	},
 	{
 		name: "other payload",
 		acp: func(c *client) {
-			const conflict = `{"type":"invalid_request","code":"idempotency_conflict","message":"Idempotency-Key has already been used with a different request body"}`
+			const conflict = `{"type":"invalid_request","code":"idempotency_conflict",` +
+				`"message":"Idempotency-Key has already been used with a different request body"}`
 			c.whileRunning("k", `{"hold":true}`, func() { c.post("k", `{"hold":true,"n":1}`).refuses(422, conflict) })
 			c.post("k", `{"hold":true,"n":1}`).refuses(422, conflict)
 		},
@@ -93,12 +103,16 @@ var rows = []struct {
 			c.post(uuid, `{"hold":true}`).refuses(409, conflict)
 		},
 		adcp: func(c *client) {
-			const e = `{"code":"IDEMPOTENCY_CONFLICT","recovery":"correctable","message":"idempotency_key was used with a different payload within the replay window. Either resend the exact original payload (to return the cached response) or generate a fresh UUID v4 to submit this new payload."}`
+			const e = `{"code":"IDEMPOTENCY_CONFLICT","recovery":"correctable",` +
+				`"message":"idempotency_key was used with a different payload within the replay window. ` +
+				`Either resend the exact original payload (to return the cached response) ` +
+				`or generate a fresh UUID v4 to submit this new payload."}`
 			const conflict = `{"status":"failed","errors":[` + e + `],"adcp_error":` + e + `,"context":{"trace":"own"}}`
 			ask := func(more string) reply {
 				return c.post("", `{"idempotency_key":"`+uuid+`","hold":true,"context":{"trace":"own"}`+more+`}`)
 			}
-			c.whileRunning("", `{"idempotency_key":"`+uuid+`","hold":true,"secret":"x"}`, func() { ask(`,"secret":"y"`).refuses(409, conflict) })
+			c.whileRunning("", `{"idempotency_key":"`+uuid+`","hold":true,"secret":"x"}`,
+				func() { ask(`,"secret":"y"`).refuses(409, conflict) })
 			ask("").refuses(409, conflict)
 			c.task = "update" // "reusing a key on another tool is a different payload"
 			ask(`,"secret":"x"`).refuses(409, conflict)
@@ -109,19 +123,23 @@ var rows = []struct {
 		acp: func(c *client) {
 			c.whileRunning("k", `{"hold":true}`, func() {
 				r := c.post("k", `{"hold":true}`)
-				r.refuses(409, `{"type":"invalid_request","code":"idempotency_in_flight","message":"A request with this Idempotency-Key is currently being processed"}`)
+				r.refuses(409, `{"type":"invalid_request","code":"idempotency_in_flight",`+
+					`"message":"A request with this Idempotency-Key is currently being processed"}`)
 				assert.Equal(c, "1", r.header.Get("Retry-After"))
 			})
 		},
 		ucp: func(c *client) {
 			c.whileRunning(uuid, `{"hold":true}`, func() {
 				r := c.post(uuid, `{"hold":true}`)
-				r.refuses(409, `{"code":"in_progress","content":"The same operation is being carried out. Try again later to get its result."}`)
+				r.refuses(409, `{"code":"in_progress",`+
+					`"content":"The same operation is being carried out. Try again later to get its result."}`)
 				assert.Equal(c, "1", r.header.Get("Retry-After"))
 			})
 		},
 		adcp: func(c *client) {
-			const e = `{"code":"IDEMPOTENCY_IN_FLIGHT","message":"A request with this idempotency_key is being processed. Retry with the same key.","recovery":"transient","retry_after":1}`
+			const e = `{"code":"IDEMPOTENCY_IN_FLIGHT",` +
+				`"message":"A request with this idempotency_key is being processed. Retry with the same key.",` +
+				`"recovery":"transient","retry_after":1}`
 			const body = `{"idempotency_key":"` + uuid + `","hold":true}`
 			c.whileRunning("", body, func() { c.post("", body).refuses(409, `{"status":"failed","errors":[`+e+`],"adcp_error":`+e+`}`) })
 		},
@@ -131,8 +149,8 @@ var rows = []struct {
 		acp: func(c *client) {
 			first := c.post("k", `{"items":[{"id":"a","n":1},2],"note":null}`)
 			c.post("k", ` {"note":null,"items":[{"n":1.0,"id":"\u0061"},2.00]}`).replays(first)
-			for _, other := range []string{`{"items":[{"id":"a","n":1},2]}`, `{"items":[2,{"id":"a","n":1}],"note":null}`, `{"items":[{"id":"a","n":"1"},2],"note":null}`,
-				`{"items":[{"id":"a","n":1},2],"note":null,"extension":1}`} {
+			for _, other := range []string{`{"items":[{"id":"a","n":1},2]}`, `{"items":[2,{"id":"a","n":1}],"note":null}`,
+				`{"items":[{"id":"a","n":"1"},2],"note":null}`, `{"items":[{"id":"a","n":1},2],"note":null,"extension":1}`} {
 				assert.Equal(c, 422, c.post("k", other).status, other)
 			}
 		},
@@ -147,11 +165,13 @@ var rows = []struct {
 			scheme := "Bearer"
 			body := func(context, governance, credentials, rest string) string {
 				return `{"idempotency_key":"` + uuid + `","context":` + context + `,"governance_context":` + governance +
-					`,"push_notification_config":{"url":"https://b.example","authentication":{"schemes":["` + scheme + `"],"credentials":` + credentials + `}}` + rest + `}`
+					`,"push_notification_config":{"url":"https://b.example",` +
+					`"authentication":{"schemes":["` + scheme + `"],"credentials":` + credentials + `}}` + rest + `}`
 			}
 			c.post("", body(`{"a":1}`, `"g"`, `"c"`, `,"n":1,"ext":{"x":null}`)).ran(1)
 			assert.Contains(c, c.post("", body(`{"b":2}`, `"h"`, `"d"`, ` , "ext":{"x":null}, "n":1.0`)).body, `"replayed":true`)
-			for _, rest := range []string{`,"n":1,"ext":{}`, `,"n":1,"ext":{"x":1}`, `,"n":1,"ext":{"x":null},"timestamp":1`, `,"n":1,"ext":{"x":null},"nested":{"context":1}`} {
+			for _, rest := range []string{`,"n":1,"ext":{}`, `,"n":1,"ext":{"x":1}`, `,"n":1,"ext":{"x":null},"timestamp":1`,
+				`,"n":1,"ext":{"x":null},"nested":{"context":1}`} {
 				assert.Equal(c, 409, c.post("", body(`{}`, `"g"`, `"c"`, rest)).status, rest)
 			}
 			scheme = "Basic"
@@ -176,13 +196,15 @@ var rows = []struct {
 			first.ran(2)
 			c.post(uuid, `{"status":400}`).replays(first)
 			c.engine.Fail(idemtest.Acquire) // "Fail closed (reject request with 503)"
-			c.post(uuid, `{"n":2}`).refuses(503, `{"code":"store_unavailable","content":"The operation was not carried out, because it could not be protected against being repeated."}`)
+			c.post(uuid, `{"n":2}`).refuses(503, `{"code":"store_unavailable",`+
+				`"content":"The operation was not carried out, because it could not be protected against being repeated."}`)
 		},
 		adcp: func(c *client) {
 			ask := func(answer string) reply {
 				return c.post("", `{"idempotency_key":"`+uuid+`","status":200,"answer":`+answer+`}`)
 			}
-			for i, answer := range []string{`{"status":"failed","errors":[]}`, `{"status":"rejected"}`, `{"status":"input-required"}`, `{"status":"working"}`} {
+			for i, answer := range []string{`{"status":"failed","errors":[]}`, `{"status":"rejected"}`,
+				`{"status":"input-required"}`, `{"status":"working"}`} {
 				ask(answer).ran(int64(2*i + 1))
 				ask(answer).ran(int64(2*i + 2))
 			}
@@ -196,7 +218,9 @@ var rows = []struct {
 		acp:  func(c *client) { c.kept(24*time.Hour, "k", `{}`).ran(2) },
 		ucp:  func(c *client) { c.kept(48*time.Hour, uuid, `{}`).ran(2) },
 		adcp: func(c *client) {
-			const e = `{"code":"IDEMPOTENCY_EXPIRED","message":"The request with this idempotency_key was processed, and its response is not available.","recovery":"correctable"}`
+			const e = `{"code":"IDEMPOTENCY_EXPIRED",` +
+				`"message":"The request with this idempotency_key was processed, and its response is not available.",` +
+				`"recovery":"correctable"}`
 			const body = `{"idempotency_key":"` + uuid + `"}`
 			c.kept(24*time.Hour, "", body).refuses(410, `{"status":"failed","errors":[`+e+`],"adcp_error":`+e+`}`)
 			c.engine.Advance(7*24*time.Hour - 2*time.Second)
@@ -224,7 +248,8 @@ var rows = []struct {
 			first := c.post("", `{"idempotency_key":"`+uuid+`","context":{"trace":"first"}}`)
 			assert.Equal(c, `{"run": 1,"context":{"trace":"stored"}}`, first.body)
 			again := c.post("", `{"context":{"trace": 2},"idempotency_key":"`+uuid+`"}`)
-			assert.Equal(c, `{"replayed":true,"run": 1,"context":{"trace": 2}}`, again.body, "the rest byte for byte, and the context of this request")
+			assert.Equal(c, `{"replayed":true,"run": 1,"context":{"trace": 2}}`, again.body,
+				"the rest byte for byte, and the context of this request")
 			assert.Equal(c, first.status, again.status)
 			assert.Equal(c, "true", again.header.Get(core.ReplayedHeader))
 			assert.Equal(c, `{"replayed":true,"run": 1}`, c.post("", `{"idempotency_key":"`+uuid+`"}`).body)

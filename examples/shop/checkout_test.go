@@ -128,7 +128,8 @@ func last(r *Reply, name string) (value string) {
 
 func TestFormsThatAreNone(t *testing.T) {
 	s := newShop(t)
-	for _, body := range []string{"name=", "name=%zz&name=&tins=1", "name=Ann&tea=Coffee&tins=1", "name=Ann&tea=Assam&tins=100", "name=+&tea=Assam&tins=1"} {
+	for _, body := range []string{"name=", "name=%zz&name=&tins=1", "name=Ann&tea=Coffee&tins=1",
+		"name=Ann&tea=Assam&tins=100", "name=+&tea=Assam&tins=1"} {
 		r := request(body, "Content-Type", "application/x-www-form-urlencoded")
 		reply, err := s.Checkout(context.Background(), r)
 		require.NoError(t, err)

@@ -27,9 +27,11 @@ func TestOptions(t *testing.T) {
 	require.Equal(t, Options{Addr: "127.0.0.1:8080", Store: "memory", Lease: 30 * time.Second,
 		Secret: "0123456789abcdef0123456789abcdef"}, o)
 
-	o, _, err = parse("-addr", ":0", "-store", "sqlite:shop.db", "-lease", "1s", "-retain", "2m", "-secret", "s", "-admin", "a:b", "-metrics", ":1")
+	o, _, err = parse("-addr", ":0", "-store", "sqlite:shop.db", "-lease", "1s", "-retain", "2m",
+		"-secret", "s", "-admin", "a:b", "-metrics", ":1")
 	require.NoError(t, err)
-	require.Equal(t, Options{Addr: ":0", Store: "sqlite:shop.db", Lease: time.Second, Retain: 2 * time.Minute, Secret: "s", Admin: "a:b", Metrics: ":1"}, o)
+	require.Equal(t, Options{Addr: ":0", Store: "sqlite:shop.db", Lease: time.Second, Retain: 2 * time.Minute,
+		Secret: "s", Admin: "a:b", Metrics: ":1"}, o)
 }
 
 func TestStoresByName(t *testing.T) {
@@ -41,7 +43,8 @@ func TestStoresByName(t *testing.T) {
 		require.NoError(t, err, said)
 		require.Equal(t, name, o.Store)
 	}
-	for _, name := range []string{"", "redsi://:hunter2@localhost", "carrier-pigeon:", "Memory", "sqlite:", "redis:", "redis://", "localhost:6379", "shop.db"} {
+	for _, name := range []string{"", "redsi://:hunter2@localhost", "carrier-pigeon:", "Memory", "sqlite:", "redis:",
+		"redis://", "localhost:6379", "shop.db"} {
 		_, said, err := parse("-store", name)
 		require.Error(t, err, name)
 		require.Contains(t, said, "-store is memory, sqlite:FILE, redis://…, postgres://… or mysql://…")
@@ -59,7 +62,8 @@ func TestOpenStore(t *testing.T) {
 		require.Equal(t, store.Acquired, g.State)
 		s.Close()
 	}
-	for _, name := range []string{"redis://127.0.0.1:1", "postgres://nobody@127.0.0.1:1/x", "mysql://nobody@127.0.0.1:1/x", "sqlite:/no/such/folder/shop.db"} {
+	for _, name := range []string{"redis://127.0.0.1:1", "postgres://nobody@127.0.0.1:1/x", "mysql://nobody@127.0.0.1:1/x",
+		"sqlite:/no/such/folder/shop.db"} {
 		_, err := OpenStore(Options{Store: name})
 		require.Error(t, err, name)
 	}
@@ -79,7 +83,8 @@ func TestGuards(t *testing.T) {
 	require.NoError(t, err)
 	g, err := NewGuards(o, &Store{})
 	require.NoError(t, err)
-	for _, guard := range []*core.Guard{g.Orders, g.Pay, g.Payments, g.Transfers, g.Charges, g.Likes, g.Coupons, g.Avatars, g.Webhooks, g.Registrations, g.Checkout} {
+	for _, guard := range []*core.Guard{g.Orders, g.Pay, g.Payments, g.Transfers, g.Charges, g.Likes, g.Coupons, g.Avatars,
+		g.Webhooks, g.Registrations, g.Checkout} {
 		require.NotNil(t, guard)
 	}
 	require.NotNil(t, g.Signed)

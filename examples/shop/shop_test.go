@@ -154,7 +154,8 @@ func TestShopIsSafeForConcurrentUse(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 8 {
 		wg.Go(func() {
-			for _, h := range []Handler{s.CreateOrder, s.PayOrder, s.CreatePayment, s.CreateTransfer, s.Like, s.TakeCoupon, s.SetAvatar, s.ReceiveWebhook, s.Stats} {
+			for _, h := range []Handler{s.CreateOrder, s.PayOrder, s.CreatePayment, s.CreateTransfer, s.Like, s.TakeCoupon,
+				s.SetAvatar, s.ReceiveWebhook, s.Stats} {
 				if _, err := h(context.Background(), request("")); err != nil {
 					t.Error(err)
 				}

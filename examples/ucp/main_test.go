@@ -78,8 +78,10 @@ func (s *suite) key() string {
 // createPayload is create_checkout_payload.
 func createPayload() object {
 	return object{
-		"id": "d9a1", "currency": "USD", "line_items": []object{{"quantity": 1, "item": object{"id": "bouquet_roses", "title": "Red Rose"}}},
-		"payment": object{"instruments": []object{}, "selected_instrument_id": "instr_1", "handlers": []object{{"id": "google_pay", "name": "google.pay", "version": "2026-01-11"}}},
+		"id": "d9a1", "currency": "USD",
+		"line_items": []object{{"quantity": 1, "item": object{"id": "bouquet_roses", "title": "Red Rose"}}},
+		"payment": object{"instruments": []object{}, "selected_instrument_id": "instr_1",
+			"handlers": []object{{"id": "google_pay", "name": "google.pay", "version": "2026-01-11"}}},
 		"fulfillment": object{"methods": []object{{"type": "shipping", "destinations": []object{{"id": "dest_1", "address_country": "US"}},
 			"selected_destination_id": "dest_1", "groups": []object{{"selected_option_id": "std-ship"}}}}},
 	}
@@ -87,8 +89,9 @@ func createPayload() object {
 
 // paymentPayload is get_valid_payment_payload.
 func paymentPayload(token string) object {
-	return object{"risk_signals": object{}, "payment_data": object{"id": "instr_1", "handler_id": "mock_payment_handler", "type": "card", "brand": "Visa",
-		"last_digits": "1234", "credential": object{"type": "token", "token": token}}}
+	return object{"risk_signals": object{},
+		"payment_data": object{"id": "instr_1", "handler_id": "mock_payment_handler", "type": "card", "brand": "Visa",
+			"last_digits": "1234", "credential": object{"type": "token", "token": token}}}
 }
 
 // createSession is create_checkout_session, with what ensure_fulfillment_ready looks for.
@@ -124,13 +127,16 @@ func TestConformance(t *testing.T) {
 		"idempotency_test/test_idempotency_update": func(s *suite) {
 			session := s.createSession()
 			payload := func(quantity int) object {
-				return object{"id": session["id"], "currency": session["currency"], "payment": object{"selected_instrument_id": "instr_1", "instruments": []any{}},
-					"line_items": []object{{"id": "li_1", "item": object{"id": "bouquet_roses", "title": "Bouquet of Red Roses"}, "quantity": quantity}}}
+				return object{"id": session["id"], "currency": session["currency"],
+					"payment": object{"selected_instrument_id": "instr_1", "instruments": []any{}},
+					"line_items": []object{{"id": "li_1", "quantity": quantity,
+						"item": object{"id": "bouquet_roses", "title": "Bouquet of Red Roses"}}}}
 			}
 			s.thrice("PUT", "/checkout-sessions/"+session["id"].(string), []int{200}, payload(2), payload(3))
 		},
 		"idempotency_test/test_idempotency_complete": func(s *suite) {
-			s.thrice("POST", "/checkout-sessions/"+s.createSession()["id"].(string)+"/complete", []int{200}, paymentPayload("success_token"), paymentPayload("different_token"))
+			s.thrice("POST", "/checkout-sessions/"+s.createSession()["id"].(string)+"/complete", []int{200},
+				paymentPayload("success_token"), paymentPayload("different_token"))
 		},
 		"idempotency_test/test_idempotency_cancel": func(s *suite) {
 			s.thrice("POST", "/checkout-sessions/"+s.createSession()["id"].(string)+"/cancel", []int{200}, nil, nil)

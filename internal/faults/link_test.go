@@ -21,10 +21,11 @@ func brokenLink(t *testing.T, section, name string, fresh func(t *testing.T) (*b
 	try("link cut as the claim is sent", newShop, core.Record{}, once, func(proxy *backend.Proxy, s *shop) {
 		s.refuses(func(op string) { proxy.CutBefore([]byte(op)) }, nothing, s.until)
 	})
-	try("link cut after the claim was made, its answer lost", newShop, core.Record{Lease: lease}, once, func(proxy *backend.Proxy, s *shop) {
-		// The claim that nobody holds is released.
-		s.refuses(func(op string) { proxy.CutAfter([]byte(op)) }, nothing, s.until)
-	})
+	try("link cut after the claim was made, its answer lost", newShop, core.Record{Lease: lease}, once,
+		func(proxy *backend.Proxy, s *shop) {
+			// The claim that nobody holds is released.
+			s.refuses(func(op string) { proxy.CutAfter([]byte(op)) }, nothing, s.until)
+		})
 	try("link cut as the result is sent", newShop, uncertain, once, func(proxy *backend.Proxy, s *shop) {
 		s.while(func(op string, _ uint64) { proxy.CutBefore([]byte(op)) })
 		s.answers(nothing, s.gets, "201 replayed") // the second try has brought it there
@@ -43,10 +44,11 @@ func brokenLink(t *testing.T, section, name string, fresh func(t *testing.T) (*b
 	try("link slower than the deadline before the claim", newHastyShop, core.Record{}, once, func(proxy *backend.Proxy, s *shop) {
 		s.refuses(func(string) { proxy.Delay(2 * storeTimeout) }, func() { proxy.Delay(0) }, s.until)
 	})
-	try("link stalled beyond the deadline from the handler on, then going on", newHastyShop, uncertain, once, func(proxy *backend.Proxy, s *shop) {
-		s.while(func(string, uint64) { proxy.Stall() })
-		s.answers(proxy.Resume, s.until, "201 replayed")
-	})
+	try("link stalled beyond the deadline from the handler on, then going on", newHastyShop, uncertain, once,
+		func(proxy *backend.Proxy, s *shop) {
+			s.while(func(string, uint64) { proxy.Stall() })
+			s.answers(proxy.Resume, s.until, "201 replayed")
+		})
 	t.Run("many results stored whose answers are lost", func(t *testing.T) {
 		proxy, records := fresh(t)
 		lostAnswers(t, proxy, records)
@@ -105,13 +107,15 @@ func durableServer(t *testing.T, section, name string, fresh func(t *testing.T) 
 		s.while(first(server.Kill))
 		s.answers(func() { require.True(s.t, s.saw(core.Unsettled)); server.Start() }, s.until, "201 replayed")
 	})
-	try("server frozen beyond the deadline before the claim, thawed", newHastyShop, core.Record{}, once, func(server *backend.Server, s *shop) {
-		// The claim that was under way may have been made; then it is in the way until it
-		// is released or its lease passes.
-		s.refuses(func(string) { server.Freeze() }, server.Thaw, s.until)
-	})
-	try("server frozen beyond the deadline while the handler runs, thawed", newHastyShop, core.Record{Abandoned: core.Uncertain(nil)}, once, func(server *backend.Server, s *shop) {
-		s.while(func(string, uint64) { server.Freeze() })
-		s.answers(func() { require.True(s.t, s.saw(core.Unsettled)); server.Thaw() }, s.until, "201 replayed")
-	})
+	try("server frozen beyond the deadline before the claim, thawed", newHastyShop, core.Record{}, once,
+		func(server *backend.Server, s *shop) {
+			// The claim that was under way may have been made; then it is in the way until it
+			// is released or its lease passes.
+			s.refuses(func(string) { server.Freeze() }, server.Thaw, s.until)
+		})
+	try("server frozen beyond the deadline while the handler runs, thawed", newHastyShop, core.Record{Abandoned: core.Uncertain(nil)}, once,
+		func(server *backend.Server, s *shop) {
+			s.while(func(string, uint64) { server.Freeze() })
+			s.answers(func() { require.True(s.t, s.saw(core.Unsettled)); server.Thaw() }, s.until, "201 replayed")
+		})
 }

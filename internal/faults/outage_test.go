@@ -54,7 +54,8 @@ var outageStores = []struct {
 		server := postgres.start(t, "-c", "max_connections=400")
 		fresh := func(t *testing.T) string { return freshDatabase(t, server) }
 		// It holds for sessions that begin: the others are ended.
-		const others = "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()"
+		const others = "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity " +
+			"WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()"
 		return fresh, outagesOf(server, readOnly(server,
 			[]string{"ALTER ROLE postgres SET default_transaction_read_only = on", others},
 			[]string{"SET default_transaction_read_only = off", "ALTER ROLE postgres RESET default_transaction_read_only", others}))
@@ -352,6 +353,6 @@ func (tr *outageTrial) check(runs int) {
 		assert.Zero(t, again, "%s: runs again", tr.name)
 		assert.Zero(t, kinds(core.RunLost), tr.name)
 	}
-	t.Logf("%s: %d runs, %d second runs; %d unsettled, %d settled late, %d lost, %d leases lost; %d duplicates replayed meanwhile", tr.name, runs, again,
-		kinds(core.Unsettled), late(), kinds(core.RunLost), kinds(core.LeaseLost), tr.told)
+	t.Logf("%s: %d runs, %d second runs; %d unsettled, %d settled late, %d lost, %d leases lost; %d duplicates replayed meanwhile",
+		tr.name, runs, again, kinds(core.Unsettled), late(), kinds(core.RunLost), kinds(core.LeaseLost), tr.told)
 }

@@ -36,7 +36,8 @@ func TestRedisLosesAcknowledgedRecordsAtFailover(t *testing.T) {
 			acknowledged, lost, struck := 0, 0, 0
 			var elapsed time.Duration
 			for range kills {
-				a, b, d := failover(t, test.clients, test.delay, redisstore.Config{WaitForReplicas: test.replicas, ReplicaTimeout: patience})
+				a, b, d := failover(t, test.clients, test.delay,
+					redisstore.Config{WaitForReplicas: test.replicas, ReplicaTimeout: patience})
 				acknowledged, lost, elapsed = acknowledged+a, lost+b, elapsed+d
 				if b > 0 {
 					struck++

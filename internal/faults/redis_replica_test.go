@@ -68,10 +68,11 @@ func TestRedisReplicas(t *testing.T) {
 		t.Parallel()
 		redis := backend.StartRedis(t)
 		return redis, openRedis(t, redis.URL(), redisstore.Config{})
-	})("the server has become a replica (READONLY), and a master again", newShop, core.Record{}, once, func(redis *backend.Server, s *shop) {
-		role := func(host, port string) { command(s.t, redis, "REPLICAOF", host, port) }
-		s.refuses(func(string) { role("127.0.0.1", "1") }, func() { role("NO", "ONE") }, s.gets) // of nobody
-	})
+	})("the server has become a replica (READONLY), and a master again", newShop, core.Record{}, once,
+		func(redis *backend.Server, s *shop) {
+			role := func(host, port string) { command(s.t, redis, "REPLICAOF", host, port) }
+			s.refuses(func(string) { role("127.0.0.1", "1") }, func() { role("NO", "ONE") }, s.gets) // of nobody
+		})
 	t.Run("too few replicas", func(t *testing.T) {
 		t.Parallel()
 		master, replica := replicated(t), replicated(t)
@@ -111,7 +112,8 @@ func TestRedisReplicas(t *testing.T) {
 		for _, op := range three[1:] {
 			s.until("201", op)
 		}
-		s.report(redisReplica, "`WaitForReplicas: 1`, the replica killed while a handler runs, restarted", "Redis", tally{executions: 3}, three...)
+		s.report(redisReplica, "`WaitForReplicas: 1`, the replica killed while a handler runs, restarted",
+			"Redis", tally{executions: 3}, three...)
 	})
 	t.Run("failover", func(t *testing.T) {
 		t.Parallel()
@@ -133,7 +135,8 @@ func TestRedisReplicas(t *testing.T) {
 		for _, op := range ops {
 			s.until("201 replayed", op)
 		}
-		s.report(redisReplica, "master killed while a handler runs, the replica had caught up; Sentinel fails over", "Redis with Sentinel", tally{executions: 5}, ops...)
+		s.report(redisReplica, "master killed while a handler runs, the replica had caught up; Sentinel fails over",
+			"Redis with Sentinel", tally{executions: 5}, ops...)
 	})
 	t.Run("cluster node", func(t *testing.T) {
 		t.Parallel()

@@ -37,7 +37,8 @@ func TestRedisServer(t *testing.T) {
 		t.Parallel()
 		redis := backend.StartRedis(t, durable...)
 		// A connection that is given up while the server is frozen releases no claims.
-		s := newHastyShop(t, openRedis(t, redis.URL()+"?write_timeout=1m", redisstore.Config{}), core.Policy{Record: core.Record{Abandoned: core.Uncertain(nil), Lease: longLease}})
+		s := newHastyShop(t, openRedis(t, redis.URL()+"?write_timeout=1m", redisstore.Config{}),
+			core.Policy{Record: core.Record{Abandoned: core.Uncertain(nil), Lease: longLease}})
 		var ops []string
 		var answers []<-chan string
 		redis.Freeze()
@@ -54,7 +55,8 @@ func TestRedisServer(t *testing.T) {
 			// Claims that were under way are made now, for nobody, and are released.
 			s.until("201", op)
 		}
-		s.report(redisServer, "server frozen beyond the deadline before a hundred claims at once, thawed; Uncertain", "Redis", tally{executions: len(ops)}, ops...)
+		s.report(redisServer, "server frozen beyond the deadline before a hundred claims at once, thawed; Uncertain",
+			"Redis", tally{executions: len(ops)}, ops...)
 	})
 	killing := func(t *testing.T) (*backend.Server, store.Store) {
 		redis, records := fresh(durable...)(t)
@@ -71,29 +73,31 @@ func TestRedisServer(t *testing.T) {
 			s.answers(func() { require.True(s.t, s.saw(core.Unsettled)); redis.Start() }, s.until, "201 replayed")
 		})
 	try := trier(t, redisServer, "Redis", fresh("--maxmemory-policy", "noeviction"))
-	try("server restarted **empty** (no persistence) between answer and retry", newShop, core.Record{}, tally{executions: 6, duplicates: 3}, func(redis *backend.Server, s *shop) {
-		for _, op := range three {
-			s.gets("201", op)
-			s.gets("201 replayed", op)
-			redis.Kill()
-			redis.Start()
-			s.until("201", op)
-		}
-	})
-	try("server restarted **empty** while the handler runs", newShop, core.Record{}, tally{executions: 6, duplicates: 3}, func(redis *backend.Server, s *shop) {
-		s.while(func(op string, _ uint64) {
-			if s.ledger.of(op) == 1 {
+	try("server restarted **empty** (no persistence) between answer and retry", newShop, core.Record{}, tally{executions: 6, duplicates: 3},
+		func(redis *backend.Server, s *shop) {
+			for _, op := range three {
+				s.gets("201", op)
+				s.gets("201 replayed", op)
 				redis.Kill()
 				redis.Start()
+				s.until("201", op)
 			}
 		})
-		for _, op := range three {
-			s.gets("201", op)
-			require.True(s.t, s.saw(core.RunLost) || s.saw(core.RunUnfinished))
-			s.until("201", op)
-			s.gets("201 replayed", op)
-		}
-	})
+	try("server restarted **empty** while the handler runs", newShop, core.Record{}, tally{executions: 6, duplicates: 3},
+		func(redis *backend.Server, s *shop) {
+			s.while(func(op string, _ uint64) {
+				if s.ledger.of(op) == 1 {
+					redis.Kill()
+					redis.Start()
+				}
+			})
+			for _, op := range three {
+				s.gets("201", op)
+				require.True(s.t, s.saw(core.RunLost) || s.saw(core.RunUnfinished))
+				s.until("201", op)
+				s.gets("201 replayed", op)
+			}
+		})
 	try("`SCRIPT FLUSH` (NOSCRIPT) before each step", newShop, core.Record{}, once, func(redis *backend.Server, s *shop) {
 		flush := func() { command(s.t, redis, "SCRIPT", "FLUSH") }
 		s.while(first(flush))
@@ -103,10 +107,11 @@ func TestRedisServer(t *testing.T) {
 	memory := func(redis *backend.Server, s *shop, bytes string) func() {
 		return func() { command(s.t, redis, "CONFIG", "SET", "maxmemory", bytes) }
 	}
-	try("server out of memory (noeviction) before the claim, room later", newShop, core.Record{}, once, func(redis *backend.Server, s *shop) {
-		full := memory(redis, s, "1")
-		s.refuses(func(string) { full() }, memory(redis, s, "0"), s.gets)
-	})
+	try("server out of memory (noeviction) before the claim, room later", newShop, core.Record{}, once,
+		func(redis *backend.Server, s *shop) {
+			full := memory(redis, s, "1")
+			s.refuses(func(string) { full() }, memory(redis, s, "0"), s.gets)
+		})
 	try("server out of memory (noeviction) while the handler runs", newShop, core.Record{}, once, func(redis *backend.Server, s *shop) {
 		s.while(first(memory(redis, s, "1")))
 		s.answers(memory(redis, s, "0"), s.gets, "409 result_unavailable") // that it was done is kept
@@ -120,8 +125,9 @@ func TestRedisLink(t *testing.T) {
 		return proxy, openRedis(t, "redis://"+proxy.Addr(), redisstore.Config{})
 	}
 	brokenLink(t, redisLink, "Redis", fresh)
-	trier(t, redisLink, "Redis", fresh)("link slow, within the deadline", newShop, core.Record{}, once, func(proxy *backend.Proxy, s *shop) {
-		proxy.Delay(50 * time.Millisecond)
-		s.answers(nothing, s.gets, "201 replayed")
-	})
+	trier(t, redisLink, "Redis", fresh)("link slow, within the deadline", newShop, core.Record{}, once,
+		func(proxy *backend.Proxy, s *shop) {
+			proxy.Delay(50 * time.Millisecond)
+			s.answers(nothing, s.gets, "201 replayed")
+		})
 }

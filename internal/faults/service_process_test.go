@@ -67,7 +67,8 @@ func overlay(t *testing.T) (goroot, file string) {
 	source, err := os.ReadFile(filepath.Join(original, "time.go"))
 	require.NoError(t, err)
 	const now = "func Now() Time {\n\tsec, nsec, mono := runtimeNow()\n"
-	require.Equal(t, 1, strings.Count(string(source), now), "time.Now of %s is not the one that this knows how to change", runtime.Version())
+	require.Equal(t, 1, strings.Count(string(source), now),
+		"time.Now of %s is not the one that this knows how to change", runtime.Version())
 
 	replace := map[string]string{}
 	for name, text := range map[string]string{

@@ -93,8 +93,8 @@ func frozenAndKilled(t *testing.T, program, name string, fresh func(t *testing.T
 			}
 		}
 		gin.await(core.RunLost, len(three)) // when it brought its results
-		tr.report(services, "process on Gin frozen (SIGSTOP) in its handlers beyond the lease; one on Fiber takes over; thawed, the stale owner is refused", name,
-			tally{executions: 6, duplicates: 3}, three...)
+		tr.report(services, "process on Gin frozen (SIGSTOP) in its handlers beyond the lease; one on Fiber takes over; "+
+			"thawed, the stale owner is refused", name, tally{executions: 6, duplicates: 3}, three...)
 	})
 }
 
@@ -122,8 +122,8 @@ func uncertain(t *testing.T, program, name string, fresh func(t *testing.T) (url
 			require.Equal(t, "201 replayed", fiber.send(op), "nobody has taken it over")
 			require.Equal(t, op+", attempt 1", tr.body(op))
 		}
-		tr.report(services, "process on Gin frozen (SIGSTOP) in its handlers beyond the lease; Uncertain; thawed, its results are kept", name,
-			tally{executions: 3}, three...)
+		tr.report(services, "process on Gin frozen (SIGSTOP) in its handlers beyond the lease; Uncertain; thawed, its results are kept",
+			name, tally{executions: 3}, three...)
 	})
 }
 

@@ -116,7 +116,9 @@ var once = tally{executions: 3}
 func trier[B any](t *testing.T, section, name string, fresh func(t *testing.T) (with B, records store.Store)) func(
 	fault string, open func(*testing.T, store.Store, core.Policy) *shop, record core.Record, want tally, do func(with B, s *shop),
 ) {
-	return func(fault string, open func(*testing.T, store.Store, core.Policy) *shop, record core.Record, want tally, do func(with B, s *shop)) {
+	return func(
+		fault string, open func(*testing.T, store.Store, core.Policy) *shop, record core.Record, want tally, do func(with B, s *shop),
+	) {
 		t.Run(fault, func(t *testing.T) {
 			with, records := fresh(t)
 			s := open(t, records, core.Policy{Record: record})

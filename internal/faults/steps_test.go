@@ -41,12 +41,14 @@ func TestSteps(t *testing.T) {
 				t.Skip("it takes long")
 			}
 			t.Parallel()
-			steps := &stepsTrial{trial: newTrial(t), program: program, results: map[string]string{}, by: map[string]uint64{}, keys: map[string]string{}}
+			steps := &stepsTrial{trial: newTrial(t), program: program,
+				results: map[string]string{}, by: map[string]uint64{}, keys: map[string]string{}}
 			steps.args = []string{"-store", s.fresh(t), "-lease", "400ms", "-framework", "gin", "-bank", bank(t, steps.called)}
 			for op := 0; steps.killed < kills; op++ {
 				steps.pay(fmt.Sprint("steps-", op), 1+op%7, op%5 == 4 && s.name != "SQLite") // which may be frozen with its lock
 			}
-			t.Logf("%d processes killed; steps began %d times, of which %d were begun again", steps.killed, steps.runs, steps.runs-len(steps.results))
+			t.Logf("%d processes killed; steps began %d times, of which %d were begun again",
+				steps.killed, steps.runs, steps.runs-len(steps.results))
 			assert.Greater(t, steps.runs, len(steps.results), "no process was killed in a step")
 		})
 	}

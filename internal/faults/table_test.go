@@ -40,7 +40,8 @@ var sections = []struct{ title, about string }{
 	{redisReplica, "A replica takes over. Replication is asynchronous: see below for what that can lose."},
 	{sqlServers, "The database server is killed, or ends the connection."},
 	{transactions, "The handler's change is made in the transaction that holds the record."},
-	{services, "Two processes, one on Gin and one on Fiber (on net/http where a clock is wrong) share a store; one is killed, frozen, or has a wrong clock."},
+	{services, "Two processes, one on Gin and one on Fiber (on net/http where a clock is wrong) share a store; " +
+		"one is killed, frozen, or has a wrong clock."},
 }
 
 // row is what a test has found out about one fault.
@@ -124,7 +125,8 @@ func write() error {
 	}
 	b.Write(head)
 	b.WriteString(beginMeasured)
-	b.WriteString("| clients | delay of the replication link | replicas waited for | operations a second | masters killed | of them with a loss | acknowledged operations | lost |\n")
+	b.WriteString("| clients | delay of the replication link | replicas waited for | operations a second | " +
+		"masters killed | of them with a loss | acknowledged operations | lost |\n")
 	b.WriteString("|---:|---|---:|---:|---:|---:|---:|---:|\n")
 	b.WriteString(strings.Join(measured.lines, ""))
 	b.WriteString(end)

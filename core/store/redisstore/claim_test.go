@@ -148,8 +148,8 @@ func TestRecordsOf010(t *testing.T) {
 	t.Cleanup(s.Close)
 	owner := "sixteen bytes..."
 	for key, record := range map[string]string{
-		"done": "D1;0;32;" + fingerprint + "result", "running": "R1;0;32;" + owner + fingerprint, "lapsed": "R1;3600000;32;" + owner + fingerprint,
-		"abandoned": "A2;0;32;" + fingerprint, "free": "A2;0;032;" + fingerprint,
+		"done": "D1;0;32;" + fingerprint + "result", "running": "R1;0;32;" + owner + fingerprint,
+		"lapsed": "R1;3600000;32;" + owner + fingerprint, "abandoned": "A2;0;32;" + fingerprint, "free": "A2;0;032;" + fingerprint,
 		"uncountable": "A9007199254740993;0;32;" + fingerprint,
 	} {
 		require.NoError(t, client.Do(t.Context(), client.B().Set().Key(key).Value(record).Px(time.Minute).Build()).Error())
@@ -166,7 +166,8 @@ func TestRecordsOf010(t *testing.T) {
 	require.Equal(t, store.Abandoned, g.State, "a script would lose a digit of its attempt")
 
 	inspect := s.Capabilities().Inspect
-	for key, state := range map[string]store.State{"done": store.Done, "running": store.Running, "lapsed": store.Abandoned, "abandoned": store.Abandoned, "free": store.Free, "uncountable": store.Abandoned} {
+	for key, state := range map[string]store.State{"done": store.Done, "running": store.Running, "lapsed": store.Abandoned,
+		"abandoned": store.Abandoned, "free": store.Free, "uncountable": store.Abandoned} {
 		r, err := inspect.Lookup(t.Context(), key)
 		require.NoError(t, err)
 		require.Equal(t, state, r.State, key)
@@ -382,7 +383,8 @@ func TestMovingSlot(t *testing.T) {
 	}
 	const slot = "0"
 	at := func(node int, key string) bool { // ASKING, for a slot that is being imported
-		results := nodes[node].DoMulti(t.Context(), nodes[node].B().Arbitrary("ASKING").Build(), nodes[node].B().Arbitrary("EXISTS", key).Build())
+		client := nodes[node]
+		results := client.DoMulti(t.Context(), client.B().Arbitrary("ASKING").Build(), client.B().Arbitrary("EXISTS", key).Build())
 		n, err := results[1].AsInt64()
 		return err == nil && n == 1
 	}

@@ -36,5 +36,6 @@ func TestFIPS(t *testing.T) {
 	client := openClient(t, server.URL())
 	begin(t, s, "running")
 	meet(t, s, "running", store.Running)
-	require.Equal(t, map[string]int{"set": 1, "pttl": 2, "evalsha": 1, "get": 1}, during(t, client, func() { meet(t, s, "running", store.Running) }))
+	require.Equal(t, map[string]int{"set": 1, "pttl": 2, "evalsha": 1, "get": 1},
+		during(t, client, func() { meet(t, s, "running", store.Running) }))
 }

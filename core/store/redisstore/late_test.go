@@ -20,7 +20,8 @@ import (
 func TestLateClaims(t *testing.T) {
 	server := backend.StartRedis(t)
 	for name, records := range map[string]*redisstore.Store{
-		"a client of its own": openURL(t, server.URL()+"?write_timeout=1m", redisstore.Config{}), // a connection that is given up releases nothing
+		// A connection that is given up releases nothing.
+		"a client of its own": openURL(t, server.URL()+"?write_timeout=1m", redisstore.Config{}),
 		"a foreign client":    redisstore.New(openClient(t, server.URL()), redisstore.Config{}),
 	} {
 		t.Cleanup(records.Close)

@@ -90,7 +90,8 @@ func TestFullServer(t *testing.T) {
 	inspect := s.Capabilities().Inspect
 	seen, err := inspect.Lookup(ctx, "given up")
 	require.NoError(t, err)
-	require.ErrorIs(t, inspect.Change(ctx, "given up", seen, store.Change{To: store.Done, Result: []byte("a result"), Retention: time.Hour}), store.ErrFull)
+	require.ErrorIs(t, inspect.Change(ctx, "given up", seen,
+		store.Change{To: store.Done, Result: []byte("a result"), Retention: time.Hour}), store.ErrFull)
 	require.NoError(t, inspect.Change(ctx, "given up", seen, store.Change{To: store.Free}))
 	seen, err = inspect.Lookup(ctx, "done")
 	require.NoError(t, err)

@@ -69,7 +69,8 @@ func TestCheckPermissions(t *testing.T) {
 }
 
 func TestCheckEviction(t *testing.T) {
-	for _, info := range []string{"", "# Memory\r\nused_memory:1\r\n", "maxmemory_policy:noeviction\r\n", "maxmemory_policy:\r\nallocator_frag_ratio:1\r\n"} {
+	for _, info := range []string{"", "# Memory\r\nused_memory:1\r\n", "maxmemory_policy:noeviction\r\n",
+		"maxmemory_policy:\r\nallocator_frag_ratio:1\r\n"} {
 		require.NoError(t, checkEviction("host:1", info), "%q", info)
 	}
 	for _, policy := range []string{"allkeys-lru", "volatile-lru", "volatile-ttl", "allkeys-random"} {

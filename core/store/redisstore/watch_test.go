@@ -231,7 +231,8 @@ func TestPermissions(t *testing.T) {
 	server := backend.StartRedis(t)
 	client := openClient(t, server.URL())
 	rights := []string{"idem", "on", ">secret",
-		"resetkeys", "~idem:shop:*", "resetchannels", "&idem:wake", "-@all", "+eval", "+evalsha", "+get", "+set", "+del", "+pexpire", "+pttl",
+		"resetkeys", "~idem:shop:*", "resetchannels", "&idem:wake",
+		"-@all", "+eval", "+evalsha", "+get", "+set", "+del", "+pexpire", "+pttl",
 		"+getrange", "+setrange", "+publish", "+subscribe", "+unsubscribe", "+ping", "+info", "+script|load"}
 	allow := func(more ...string) {
 		t.Helper()

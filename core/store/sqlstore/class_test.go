@@ -34,7 +34,8 @@ func TestFaults(t *testing.T) {
 	pg := func(state string) error { return &pgconn.PgError{Code: state} }
 	my := func(number uint16) error { return &mysql.MySQLError{Number: number} }
 	option := func(name string) error {
-		return &mysql.MySQLError{Number: 1290, Message: "The server is running with the " + name + " option so it cannot execute this statement"}
+		const message = "The server is running with the %s option so it cannot execute this statement"
+		return &mysql.MySQLError{Number: 1290, Message: fmt.Sprintf(message, name)}
 	}
 	for _, c := range []struct {
 		dialect sqlstore.Dialect
@@ -156,7 +157,8 @@ func TestStalled(t *testing.T) {
 
 // TestUnreachable: a database that is not there is an error, not a wait.
 func TestUnreachable(t *testing.T) {
-	for _, url := range []string{"postgres://nobody@127.0.0.1:1/none", "mysql://nobody@127.0.0.1:1/none", "sqlite:/nonexistent/directory/file"} {
+	for _, url := range []string{"postgres://nobody@127.0.0.1:1/none", "mysql://nobody@127.0.0.1:1/none",
+		"sqlite:/nonexistent/directory/file"} {
 		db, dialect := open(t, url)
 		s := newOn(t, db, dialect, sqlstore.Config{})
 		_, err := s.Acquire(t.Context(), "k", claim(time.Hour))

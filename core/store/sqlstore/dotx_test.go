@@ -566,7 +566,9 @@ func TestBusyCommit(t *testing.T) {
 	conn, err := pool.Conn(t.Context())
 	require.NoError(t, err)
 	defer conn.Close()
-	for name, db := range map[string]sqlstore.TxBeginner{"driver": b.db, "pool": pool, "wrapper": struct{ *sql.DB }{pool}, "connection": conn} {
+	for name, db := range map[string]sqlstore.TxBeginner{
+		"driver": b.db, "pool": pool, "wrapper": struct{ *sql.DB }{pool}, "connection": conn,
+	} {
 		reader, err := readers.QueryContext(t.Context(), "SELECT 1 FROM sqlite_schema")
 		require.NoError(t, err)
 		require.True(t, reader.Next())

@@ -73,7 +73,8 @@ func TestListsEachOnce(t *testing.T) {
 				assert.Equal(t, stored, byAge)
 			}
 			for _, states := range [][]store.State{nil, {store.Running}} {
-				assert.ElementsMatch(t, []string{"\xff", "\xff\xff", "\xff%"}, list(t, s, store.Query{Limit: limit, Prefix: "\xff", States: states}))
+				assert.ElementsMatch(t, []string{"\xff", "\xff\xff", "\xff%"},
+					list(t, s, store.Query{Limit: limit, Prefix: "\xff", States: states}))
 				assert.ElementsMatch(t, []string{"a"}, list(t, s, store.Query{Limit: limit, Prefix: "a", States: states}))
 			}
 		}
@@ -158,14 +159,16 @@ func TestStepsBesideVersion010(t *testing.T) {
 	each(t, func(t *testing.T, url string) {
 		s, db, name := fresh(t, url, sqlstore.Config{})
 		ctx, can := t.Context(), s.Capabilities()
-		c := store.Claim{Owner: store.NewOwner(), About: store.About{ID: store.NewID()}, Secret: "s1", Fingerprint: "f", Lease: time.Hour, Retention: time.Hour, Takeover: true}
+		c := store.Claim{Owner: store.NewOwner(), About: store.About{ID: store.NewID()}, Secret: "s1", Fingerprint: "f", Lease: time.Hour,
+			Retention: time.Hour, Takeover: true}
 		_, err := s.Acquire(ctx, "k", c)
 		require.NoError(t, err)
 		require.NoError(t, can.Checkpoint(ctx, "k", c.Owner, []byte("steps")))
 
 		begun, hour := time.Now().Add(time.Second).UnixMicro(), time.Hour.Microseconds() // not when the first was
 		_, err = db.Exec(fmt.Sprintf(`UPDATE %s SET state = 1, owner = %s, attempt = 1, fingerprint = %s, created_at = %d, updated_at = %[4]d,
-	lease_until = 0, retention = %d, expires_at = %d, version = version + 1`, name, literal(url, "0123456789abcdef"), literal(url, "f"), begun, hour, begun+hour))
+	lease_until = 0, retention = %d, expires_at = %d, version = version + 1`,
+			name, literal(url, "0123456789abcdef"), literal(url, "f"), begun, hour, begun+hour))
 		require.NoError(t, err)
 
 		next := c
@@ -208,7 +211,8 @@ func TestReleasedAfterACommit(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, store.Acquired, g.State)
 			var result []byte
-			require.NoError(t, c.db.QueryRow("SELECT result FROM "+c.store.TableName()+" WHERE state = 1 AND attempt = 2 AND expires_at > 0 AND LENGTH(owner) > 0").Scan(&result))
+			const claimed = " WHERE state = 1 AND attempt = 2 AND expires_at > 0 AND LENGTH(owner) > 0"
+			require.NoError(t, c.db.QueryRow("SELECT result FROM "+c.store.TableName()+claimed).Scan(&result))
 			assert.Equal(t, same, len(result) > 0)
 			require.NoError(t, c.store.Complete(t.Context(), r.Key, next.Owner, nil, time.Hour))
 		}
@@ -246,8 +250,9 @@ func TestUpgrade(t *testing.T) {
 		insert := func(prefix string) {
 			put := func(key string, state int, owner, result string, attempt, lease, retention int64) {
 				t.Helper()
-				values := fmt.Sprintf("'idem', %s, %d, %s, %d, %s, %s, 'remark', 'creator', %d, %d, %d, %d, %d, 1", literal(url, prefix+key), state, literal(url, owner),
-					attempt, literal(url, "f"), literal(url, result), now-hour, now, lease, retention, now+hour)
+				values := fmt.Sprintf("'idem', %s, %d, %s, %d, %s, %s, 'remark', 'creator', %d, %d, %d, %d, %d, 1",
+					literal(url, prefix+key), state, literal(url, owner), attempt, literal(url, "f"), literal(url, result),
+					now-hour, now, lease, retention, now+hour)
 				_, err := db.Exec("INSERT INTO " + name + ` (source_type, serial_number, state, owner, attempt, fingerprint, result,
 	remark, creator, created_at, updated_at, lease_until, retention, expires_at, version) VALUES (` + values + ")")
 				require.NoError(t, err)
@@ -277,8 +282,8 @@ func TestUpgrade(t *testing.T) {
 
 		for _, prefix := range []string{"before/", "after/"} {
 			for key, want := range map[string]store.Record{
-				"running": {State: store.Running, Attempt: 1}, "abandoned": {State: store.Abandoned, Attempt: 1}, "free": {State: store.Free, Attempt: 2},
-				"done": {State: store.Done, Attempt: 3, Size: 6, Result: []byte("result")},
+				"running": {State: store.Running, Attempt: 1}, "abandoned": {State: store.Abandoned, Attempt: 1},
+				"free": {State: store.Free, Attempt: 2}, "done": {State: store.Done, Attempt: 3, Size: 6, Result: []byte("result")},
 			} {
 				r := lookup(t, s, prefix+key)
 				want.Key, want.Fingerprint, want.About = prefix+key, "f", store.About{Creator: "creator", Remark: "remark"}
@@ -288,7 +293,8 @@ func TestUpgrade(t *testing.T) {
 			assert.Len(t, list(t, s, store.Query{Prefix: prefix, Limit: 1}), 4)
 			assert.Len(t, list(t, s, store.Query{Prefix: prefix, States: []store.State{store.Running, store.Abandoned}}), 2)
 
-			c := store.Claim{Owner: store.NewOwner(), About: store.About{ID: store.NewID()}, Fingerprint: "f", Lease: time.Hour, Retention: time.Hour, Takeover: true}
+			c := store.Claim{Owner: store.NewOwner(), About: store.About{ID: store.NewID()}, Fingerprint: "f", Lease: time.Hour,
+				Retention: time.Hour, Takeover: true}
 			for key, want := range map[string]store.Grant{
 				"running":   {State: store.Running, Attempt: 1, Fingerprint: "f", Remark: "remark"},
 				"done":      {State: store.Done, Attempt: 3, Fingerprint: "f", Remark: "remark", Result: []byte("result")},
@@ -332,7 +338,8 @@ func TestUpgradeBesideATransaction(t *testing.T) {
 		go func() { migrated <- s.Migrate(t.Context()) }()
 		waiting := map[sqlstore.Dialect]string{
 			sqlstore.PostgreSQL: "SELECT COUNT(*) FROM pg_locks WHERE NOT granted AND relation = '" + name + "'::regclass",
-			sqlstore.MySQL:      "SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE STATE LIKE '%metadata lock%' AND INFO LIKE 'CREATE INDEX `" + name + "%'",
+			sqlstore.MySQL: "SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE STATE LIKE '%metadata lock%' " +
+				"AND INFO LIKE 'CREATE INDEX `" + name + "%'",
 		}[dialectOf(url)]
 		require.Eventually(t, func() bool {
 			var n int
@@ -367,7 +374,10 @@ func TestUpgradeWithoutRights(t *testing.T) {
 	require.NoError(t, err)
 	s := newOn(t, db, sqlstore.PostgreSQL, sqlstore.Config{Table: name})
 	require.NoError(t, s.Migrate(t.Context()))
-	for fault, q := range map[string]string{"no column policy": "ALTER TABLE " + name + " DROP COLUMN policy", "no index": "DROP INDEX " + name + "_created_at"} {
+	for fault, q := range map[string]string{
+		"no column policy": "ALTER TABLE " + name + " DROP COLUMN policy",
+		"no index":         "DROP INDEX " + name + "_created_at",
+	} {
 		_, err := owner.Exec(q)
 		require.NoError(t, err)
 		err = s.Migrate(t.Context())

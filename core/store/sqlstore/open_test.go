@@ -44,7 +44,8 @@ func TestConfig(t *testing.T) {
 	db, dialect := open(t, "sqlite::memory:")
 	for name, good := range map[string]bool{
 		"t": true, "_T1": true, "a.b": true, strings.Repeat("t", 50): true,
-		"": true, "1t": false, "a.b.c": false, "a.": false, ".a": false, "t;": false, `t"`: false, "t`": false, "té": false, strings.Repeat("t", 51): false,
+		"": true, "1t": false, "a.b.c": false, "a.": false, ".a": false, "t;": false, `t"`: false, "t`": false,
+		"té": false, strings.Repeat("t", 51): false,
 	} {
 		_, err := sqlstore.New(db, dialect, sqlstore.Config{Table: name})
 		assert.Equal(t, good, err == nil, "%q: %v", name, err)
@@ -64,17 +65,20 @@ func TestURLs(t *testing.T) {
 		{"postgres://u:p@h/d?sslmode=require", "pgx", "postgres://u:p@h/d?sslmode=require"},
 		{"postgres://u:p@h/d", "pgx", "postgres://u:p@h/d"},
 		{"postgres://h/d?pooler=transaction", "pgx", "postgres://h/d?default_query_exec_mode=exec"},
-		{"postgres://h/d?a=b&pooler=transaction&default_query_exec_mode=simple_protocol", "pgx", "postgres://h/d?a=b&default_query_exec_mode=simple_protocol"},
+		{"postgres://h/d?a=b&pooler=transaction&default_query_exec_mode=simple_protocol", "pgx",
+			"postgres://h/d?a=b&default_query_exec_mode=simple_protocol"},
 		{"postgresql://u:p@h/d", "postgres", "postgresql://u:p@h/d"},
 		{"postgres://h/d?pooler=transaction", "postgres", "postgres://h/d?binary_parameters=yes"},
 		{"postgres://h/d?binary_parameters=no&pooler=transaction", "postgres", "postgres://h/d?binary_parameters=no"},
 		{"mysql://root@h/d", "mysql", "root@tcp(h:3306)/d?autocommit=1&innodb_lock_wait_timeout=5&maxAllowedPacket=0"},
-		{"mysql://u:p%40%2F:x%3F@h:1/d%20e?tls=true&loc=Asia/Tokyo", "mysql", "u:p@/:x?@tcp(h:1)/d%20e?autocommit=1&innodb_lock_wait_timeout=5&maxAllowedPacket=0&tls=true&loc=Asia%2FTokyo"},
+		{"mysql://u:p%40%2F:x%3F@h:1/d%20e?tls=true&loc=Asia/Tokyo", "mysql",
+			"u:p@/:x?@tcp(h:1)/d%20e?autocommit=1&innodb_lock_wait_timeout=5&maxAllowedPacket=0&tls=true&loc=Asia%2FTokyo"},
 		{"mysql://[::1]:3307/d", "mysql", "tcp([::1]:3307)/d?autocommit=1&innodb_lock_wait_timeout=5&maxAllowedPacket=0"},
 		{"sqlite:a.db", "sqlite", "file:a.db?" + safe},
 		{"sqlite:///var/a.db", "sqlite", "file:/var/a.db?" + safe},
 		{"sqlite:/var/50%#.db?mode=rw", "sqlite", "file:/var/50%25%23.db?" + safe + "&mode=rw"},
-		{"sqlite:a.db?_txlock=deferred&_pragma=Busy_Timeout(9)", "sqlite", "file:a.db?_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)&_txlock=deferred&_pragma=Busy_Timeout(9)"},
+		{"sqlite:a.db?_txlock=deferred&_pragma=Busy_Timeout(9)", "sqlite",
+			"file:a.db?_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)&_txlock=deferred&_pragma=Busy_Timeout(9)"},
 		{"sqlite:a.db", "sqlite3", "file:a.db?_busy_timeout=50&_journal_mode=WAL&_synchronous=FULL&_txlock=immediate"},
 	} {
 		got, err := sqlstore.DSN(c.url, c.driver)
@@ -85,8 +89,8 @@ func TestURLs(t *testing.T) {
 			require.NoError(t, err)
 		}
 	}
-	for _, url := range []string{"", "redis://h", "oracle://secret@h", "sqlite:", "sqlite:?mode=rw", "mysql://", "mysql://h", "mysql:///d", "mysql://h/a/b",
-		"postgres://u:secret@h/d?pooler=session", "mysql://a%3Ab:secret@h/d", "mysql://u:secret@h:port/d"} {
+	for _, url := range []string{"", "redis://h", "oracle://secret@h", "sqlite:", "sqlite:?mode=rw", "mysql://", "mysql://h",
+		"mysql:///d", "mysql://h/a/b", "postgres://u:secret@h/d?pooler=session", "mysql://a%3Ab:secret@h/d", "mysql://u:secret@h:port/d"} {
 		_, _, err := sqlstore.Open(url)
 		require.Error(t, err, url)
 		assert.NotContains(t, err.Error(), "secret")
@@ -103,7 +107,8 @@ func TestDriverIsNamed(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, "sqlite3", d)
 	for dialect, path := range map[sqlstore.Dialect]string{
-		sqlstore.PostgreSQL: "github.com/jackc/pgx/v5/stdlib", sqlstore.MySQL: "github.com/go-sql-driver/mysql", sqlstore.SQLite: "modernc.org/sqlite",
+		sqlstore.PostgreSQL: "github.com/jackc/pgx/v5/stdlib", sqlstore.MySQL: "github.com/go-sql-driver/mysql",
+		sqlstore.SQLite: "modernc.org/sqlite",
 	} {
 		_, err := sqlstore.Pick(dialect, []string{"a"}, []string{"b"})
 		require.ErrorContains(t, err, dialect.String())

@@ -108,7 +108,8 @@ func oneWriterInSQLite(t *testing.T) {
 			wg.Go(func() {
 				_, err := b.do(fmt.Sprint("next-", i), func(tx *sql.Tx) ([]byte, error) {
 					var claims int
-					err := tx.QueryRow("SELECT COUNT(*) FROM "+b.store.TableName()+" WHERE serial_number = ?", sqlstore.StoredKey("k-2")).Scan(&claims)
+					count := "SELECT COUNT(*) FROM " + b.store.TableName() + " WHERE serial_number = ?"
+					err := tx.QueryRow(count, sqlstore.StoredKey("k-2")).Scan(&claims)
 					assert.Equal(t, 1, claims, "a transaction that came before the claim was let in before it")
 					return nil, err
 				})

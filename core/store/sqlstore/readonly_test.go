@@ -74,7 +74,8 @@ func TestDemotedPrimary(t *testing.T) {
 		user   string // with no right to write all the same
 		text   string // of the error
 	}{
-		{"PostgreSQL", backend.StartPostgres, []string{"ALTER SYSTEM SET default_transaction_read_only = on", "SELECT pg_reload_conf()"}, "postgres", "read-only transaction"},
+		{"PostgreSQL", backend.StartPostgres, []string{"ALTER SYSTEM SET default_transaction_read_only = on", "SELECT pg_reload_conf()"},
+			"postgres", "read-only transaction"},
 		{"MariaDB", backend.StartMariaDB, []string{"SET GLOBAL read_only = 1"}, "app", "read-only option"},
 	} {
 		t.Run(e.name, func(t *testing.T) {
@@ -151,7 +152,8 @@ func TestCutOff(t *testing.T) {
 		s := newOn(t, db, sqlstore.MySQL, sqlstore.Config{Table: name, Reset: func() { left++ }})
 		for _, q := range []string{
 			"CREATE TABLE " + name + "_tries (n INT) ENGINE=MyISAM", // which knows no transactions
-			"CREATE TRIGGER " + name + "_refused BEFORE INSERT ON " + name + " FOR EACH ROW BEGIN INSERT INTO " + name + "_tries VALUES (1); " +
+			"CREATE TRIGGER " + name + "_refused BEFORE INSERT ON " + name + " FOR EACH ROW " +
+				"BEGIN INSERT INTO " + name + "_tries VALUES (1); " +
 				"SIGNAL SQLSTATE '08S01' SET MYSQL_ERRNO = 1047, MESSAGE_TEXT = 'cut off'; END",
 		} {
 			_, err := db.Exec(q)

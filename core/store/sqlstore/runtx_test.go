@@ -115,7 +115,8 @@ func TestRunTxSealed(t *testing.T) {
 				seal.Keys = append(seal.Keys, core.Secret{Name: name, Key: key(name)})
 			}
 			engine := core.MustNew(core.Config{Service: "shop", Store: c.store, User: core.SharedByAllCallers(), Seal: seal})
-			c.served = httpidem.New(engine.MustGuard(byKey))(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { c.handler(w, r) }))
+			guarded := httpidem.New(engine.MustGuard(byKey))
+			c.served = guarded(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { c.handler(w, r) }))
 		}
 		c := newCounter(t, url, byKey)
 		serve(c, "a")
@@ -259,14 +260,17 @@ func TestRunTxElsewhere(t *testing.T) {
 		} {
 			c.store = tc.runTx
 			var log bytes.Buffer
-			engine := core.MustNew(core.Config{Service: "shop", Store: tc.engine, User: core.SharedByAllCallers(), Observe: core.LogEvents(slog.New(slog.NewTextHandler(&log, nil)), slog.LevelDebug)})
-			c.served = httpidem.New(engine.MustGuard(byKey))(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { c.order(w, r, "k") }))
+			engine := core.MustNew(core.Config{Service: "shop", Store: tc.engine, User: core.SharedByAllCallers(),
+				Observe: core.LogEvents(slog.New(slog.NewTextHandler(&log, nil)), slog.LevelDebug)})
+			guarded := httpidem.New(engine.MustGuard(byKey))
+			c.served = guarded(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { c.order(w, r, "k") }))
 			for range 2 {
 				log.Reset()
 				w := c.post(tc.key)
 				assert.Equal(t, tc.status, w.Code, w.Body)
 				assert.Equal(t, tc.code, w.Header().Get(core.RefusedHeader))
-				assert.Equal(t, tc.code == "no_run", strings.Contains(log.String(), "level=WARN") && strings.Contains(log.String(), "its record is not here"), log.String())
+				warned := strings.Contains(log.String(), "level=WARN") && strings.Contains(log.String(), "its record is not here")
+				assert.Equal(t, tc.code == "no_run", warned, log.String())
 			}
 		}
 		assert.Equal(t, 2, c.count("k"))
@@ -358,7 +362,8 @@ func TestContextEnds(t *testing.T) {
 					step.set()
 					_, err := call(ctx, pool, "k", step.fn)
 					if step.name == "commit" { // which goes on when DoTx has returned
-						assert.Eventually(t, func() bool { return l.before.Load() <= 0 && pool.Stats().InUse == 0 }, 10*time.Second, time.Millisecond)
+						assert.Eventually(t, func() bool { return l.before.Load() <= 0 && pool.Stats().InUse == 0 },
+							10*time.Second, time.Millisecond)
 					}
 					l.step, l.hold = nil, nil
 					l.before.Store(0)
@@ -461,8 +466,8 @@ func (a *away) Complete(ctx context.Context, key string, owner store.Owner, resu
 	return a.Store.Complete(ctx, key, owner, result, retention)
 }
 
-// TestRunTxSettledLate: a run that has committed, and whose answer the store does not take, is settled when the store is back. Nobody enters
-// anything again meanwhile, here or elsewhere.
+// TestRunTxSettledLate: a run that has committed, and whose answer the store does not take, is settled when the store is back. Nobody
+// enters anything again meanwhile, here or elsewhere.
 func TestRunTxSettledLate(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, url string) {
@@ -471,8 +476,10 @@ func TestRunTxSettledLate(t *testing.T) {
 		elsewhere := newCounter(t, url, policy)
 		here := &counter{books: elsewhere.books}
 		records := &away{Store: here.store}
-		engine := core.MustNew(core.Config{Service: "shop", Store: records, User: core.SharedByAllCallers(), StoreTimeout: 50 * time.Millisecond})
-		here.served = httpidem.New(engine.MustGuard(policy))(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { here.handler(w, r) }))
+		engine := core.MustNew(core.Config{Service: "shop", Store: records, User: core.SharedByAllCallers(),
+			StoreTimeout: 50 * time.Millisecond})
+		guarded := httpidem.New(engine.MustGuard(policy))
+		here.served = guarded(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { here.handler(w, r) }))
 		here.handler = func(w http.ResponseWriter, r *http.Request) {
 			here.order(w, r, "late")
 			records.gone.Store(true)
@@ -491,7 +498,8 @@ func TestRunTxSettledLate(t *testing.T) {
 			assert.True(t, httpidem.Replayed(again))
 			assert.Equal(t, "entered late", again.Body.String())
 			if key == "taken over" {
-				assert.Eventually(t, func() bool { return elsewhere.post(`"`+key+`"`).Code == http.StatusCreated }, time.Minute, 10*time.Millisecond)
+				assert.Eventually(t, func() bool { return elsewhere.post(`"`+key+`"`).Code == http.StatusCreated },
+					time.Minute, 10*time.Millisecond)
 			}
 			records.gone.Store(false)
 			assert.Eventually(t, func() bool { return engine.Unsettled() == 0 }, time.Minute, time.Millisecond)

@@ -223,8 +223,8 @@ func dialectOf(url string) sqlstore.Dialect {
 	return sqlstore.SQLite
 }
 
-// TestEndsAreOneStep: what ends a run is several statements. If its owner claims the record anew between two of them, they end the new run as they
-// would have ended it before all of them, or do not end it at all.
+// TestEndsAreOneStep: what ends a run is several statements. If its owner claims the record anew between two of them, they end the new run
+// as they would have ended it before all of them, or do not end it at all.
 func TestEndsAreOneStep(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, url string) {

@@ -38,9 +38,9 @@ func TestRow(t *testing.T) {
 		var created, updated, lease, retention, expires int64
 		read := func() {
 			t.Helper()
-			require.NoError(t, db.QueryRow("SELECT source_type, serial_number, state, owner, attempt, fingerprint, result, remark, creator, "+
-				"created_at, updated_at, lease_until, retention, expires_at, version FROM "+name).Scan(
-				&source, &key, &numbers[0], &owner, &numbers[1], &fingerprint, &result, &remark, &creator,
+			row := db.QueryRow("SELECT source_type, serial_number, state, owner, attempt, fingerprint, result, remark, creator, " +
+				"created_at, updated_at, lease_until, retention, expires_at, version FROM " + name)
+			require.NoError(t, row.Scan(&source, &key, &numbers[0], &owner, &numbers[1], &fingerprint, &result, &remark, &creator,
 				&created, &updated, &lease, &retention, &expires, &numbers[2]))
 		}
 		read()
@@ -265,7 +265,8 @@ func TestPurgeRemovesResults(t *testing.T) {
 		require.NoError(t, err)
 		require.EqualValues(t, 1, n)
 		require.Zero(t, expired())
-		require.Equal(t, 10, count(fmt.Sprintf("LENGTH(result) = 0 AND creator = 'seen' AND expires_at BETWEEN %d AND %d", now, now+2*time.Hour.Microseconds())))
+		const removed = "LENGTH(result) = 0 AND creator = 'seen' AND expires_at BETWEEN %d AND %d"
+		require.Equal(t, 10, count(fmt.Sprintf(removed, now, now+2*time.Hour.Microseconds())))
 		require.Equal(t, 11, count("LENGTH(result) = 6"))
 		for i := range 10 {
 			g, err := s.Acquire(ctx, fmt.Sprint("expired", i), claim(time.Hour))
@@ -293,8 +294,9 @@ func fill(t *testing.T, db *sql.DB, table string, n int) {
 		for j := i; j < min(i+500, n); j++ {
 			rows = append(rows, fmt.Sprintf("('idem', '%d', 2, '', 1, '', '', '', '', 1, 1, 1, 1, 2, 1)", j))
 		}
-		_, err := tx.Exec("INSERT INTO " + table + " (source_type, serial_number, state, owner, attempt, fingerprint, result, remark, creator, " +
-			"created_at, updated_at, lease_until, retention, expires_at, version) VALUES " + strings.Join(rows, ", "))
+		const columns = " (source_type, serial_number, state, owner, attempt, fingerprint, result, remark, creator, " +
+			"created_at, updated_at, lease_until, retention, expires_at, version)"
+		_, err := tx.Exec("INSERT INTO " + table + columns + " VALUES " + strings.Join(rows, ", "))
 		require.NoError(t, err)
 	}
 	require.NoError(t, tx.Commit())
