@@ -83,7 +83,9 @@ func BenchmarkRedisPeer(b *testing.B) {
 		{"operation/scripts", "pttl evalsha eval", 2, func() bool {
 			key, c := fresh(), claim()
 			_, err1 := claims(key, record(c))
-			held, err2 := complete.Exec(ctx, client, []string{key}, []string{string(c.Owner[:]), "1000", string(result)}).AsInt64()
+			head := "D1;1000;32;" + fingerprint
+			held, err2 := complete.Exec(ctx, client, []string{key}, []string{string(c.Owner[:]), "1000", head + string(result), "1000", record(c),
+				strconv.Itoa(len(head) + 1)}).AsInt64()
 			return rueidis.IsRedisNil(err1) && err2 == nil && held == 1
 		}},
 		{"operation/store", "pttl evalsha eval", 2, func() bool {

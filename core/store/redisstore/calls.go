@@ -64,8 +64,10 @@ type script interface {
 type command struct {
 	script script
 	key    string
-	args   [4]string
+	args   [6]string
 	n      int // how many args there are
+	// known, unless empty, is the record under key as its owner has made it. See claimed.
+	known string
 	// owner, unless empty, is the owner of the claim that the script may make. If the caller
 	// has gone by then, the claim is released.
 	owner string
