@@ -84,8 +84,8 @@ func BenchmarkRedisPeer(b *testing.B) {
 			key, c := fresh(), claim()
 			_, err1 := claims(key, record(c))
 			head := "D1;1000;32;" + fingerprint
-			held, err2 := complete.Exec(ctx, client, []string{key}, []string{string(c.Owner[:]), "1000", head + string(result), "1000", record(c),
-				strconv.Itoa(len(head) + 1)}).AsInt64()
+			args := []string{string(c.Owner[:]), "1000", head + string(result), "1000", record(c), strconv.Itoa(len(head) + 1)}
+			held, err2 := complete.Exec(ctx, client, []string{key}, args).AsInt64()
 			return rueidis.IsRedisNil(err1) && err2 == nil && held == 1
 		}},
 		{"operation/store", "pttl evalsha eval", 2, func() bool {
@@ -141,7 +141,12 @@ func BenchmarkRedisPeer(b *testing.B) {
 // beside that of the plain commands, SET NX GET and PTTL, and SET, which compare no owner. A round makes 256 operations of each kind, one
 // after the other; the least of all rounds counts, for others use the machine as well.
 func BenchmarkRedisServerTime(b *testing.B) {
-	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{backend.StartRedis(b).Addr()}})
+	b.Run("redis", func(b *testing.B) { serverTime(b, backend.StartRedis(b)) })
+	b.Run("valkey", func(b *testing.B) { serverTime(b, backend.StartValkey(b)) })
+}
+
+func serverTime(b *testing.B, server *backend.Server) {
+	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{server.Addr()}})
 	require.NoError(b, err)
 	b.Cleanup(client.Close)
 	records := redisstore.New(client, redisstore.Config{})

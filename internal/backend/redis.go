@@ -2,6 +2,7 @@ package backend
 
 import (
 	"bufio"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -26,11 +27,37 @@ func StartRedis(tb testing.TB, args ...string) *Server {
 	return startRedis(tb, "", nil, args...)
 }
 
+// StartValkey starts a Valkey server, as [StartRedis] does, which compares by itself (SET with IFEQ): 8.1 or later. The program is the
+// one that IDEM_VALKEY_SERVER names, or valkey-server in the path. Without one the test is skipped, also where servers are required: not
+// every Debian has it.
+func StartValkey(tb testing.TB, args ...string) *Server {
+	tb.Helper()
+	if unwanted() || !canStart {
+		installed(tb, "valkey-server") // says why it can't be
+	}
+	program, err := exec.LookPath(cmp.Or(os.Getenv("IDEM_VALKEY_SERVER"), "valkey-server"))
+	if err != nil {
+		tb.Skipf("Valkey is not installed (Debian's package valkey-server, from Debian 13 on; or set IDEM_VALKEY_SERVER): %v", err)
+	}
+	out, err := exec.Command(program, "--version").Output()
+	_, text, _ := strings.Cut(string(out), " v=")
+	var major, minor int
+	if n, _ := fmt.Sscanf(text, "%d.%d", &major, &minor); err != nil || n < 2 || major < 8 || major == 8 && minor < 1 {
+		tb.Skipf("%s is no Valkey 8.1 or later: %s %v", program, out, err)
+	}
+	return startProgram(tb, program, "", nil, args...)
+}
+
 // startRedis starts a Redis server. What is in config, unlike args, the server may change
 // for its next start (CONFIG REWRITE). also is as in plan.
 func startRedis(tb testing.TB, config string, also []int, args ...string) *Server {
 	tb.Helper()
-	program := installed(tb, "redis-server")
+	return startProgram(tb, installed(tb, "redis-server"), config, also, args...)
+}
+
+// startProgram starts redis-server, or one that takes the same arguments.
+func startProgram(tb testing.TB, program, config string, also []int, args ...string) *Server {
+	tb.Helper()
 	dir := dataDir(tb, nil)
 	file := filepath.Join(dir, "redis.conf")
 	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {

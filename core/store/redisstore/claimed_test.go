@@ -13,16 +13,23 @@ import (
 )
 
 // TestKnownRecords: a store that knows the record of its claim stores what a store does that does not, also if the record has changed.
-func TestKnownRecords(t *testing.T) { knownRecords(t, openClient(t, backend.StartRedis(t).URL())) }
+func TestKnownRecords(t *testing.T) {
+	t.Run("scripts", func(t *testing.T) { knownRecords(t, openClient(t, backend.StartRedis(t).URL()), false) })
+	t.Run("native", func(t *testing.T) { knownRecords(t, openClient(t, backend.StartValkey(t).URL()), true) })
+}
 
-// knownRecords tests one server.
-func knownRecords(t *testing.T, client rueidis.Client) {
+// knownRecords tests one server, which compares by itself or does not.
+func knownRecords(t *testing.T, client rueidis.Client, native bool) {
 	s, other := redisstore.New(client, redisstore.Config{}), redisstore.New(client, redisstore.Config{})
+	if native {
+		redisstore.AwaitNative(t, s)
+	}
 	t.Cleanup(s.Close)
 	t.Cleanup(other.Close)
 	ctx := t.Context()
 	about := store.About{ID: store.NewID(), Policy: "orders", Creator: "shop-1", Remark: "v3"}
-	for _, claimed := range []store.Claim{{}, {Fingerprint: fingerprint}, {Fingerprint: fingerprint, About: about}, {About: about, Secret: "s1"}} {
+	for _, claimed := range []store.Claim{{}, {Fingerprint: fingerprint}, {Fingerprint: fingerprint, About: about},
+		{About: about, Secret: "s1"}} {
 		for name, complete := range map[string]func(s *redisstore.Store, key string, owner store.Owner) error{
 			"complete": func(s *redisstore.Store, key string, owner store.Owner) error {
 				return s.Complete(ctx, key, owner, []byte("result"), time.Hour)

@@ -266,8 +266,8 @@ func (s *Store) complete(ctx context.Context, key string, owner store.Owner, ret
 
 // Release implements store.Store.
 func (s *Store) Release(ctx context.Context, key string, owner store.Owner) error {
-	s.claimed.take(owner)
-	return s.runOwned(ctx, command{script: releaseScript, key: key, args: [6]string{string(owner[:])}, n: 1})
+	return s.runOwned(ctx, command{script: releaseScript, key: key, args: [6]string{string(owner[:])}, n: 1,
+		known: s.claimed.take(owner)})
 }
 
 // Abandon implements store.Store.
