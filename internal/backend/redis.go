@@ -27,23 +27,28 @@ func StartRedis(tb testing.TB, args ...string) *Server {
 	return startRedis(tb, "", nil, args...)
 }
 
-// StartValkey starts a Valkey server, as [StartRedis] does, which compares by itself (SET with IFEQ): 8.1 or later. The program is the
-// one that IDEM_VALKEY_SERVER names, or valkey-server in the path. Without one the test is skipped, also where servers are required: not
-// every Debian has it.
+// StartValkey starts a Valkey server, as [StartRedis] does, which compares by itself (SET with IFEQ): 8.1 or later. The program is the one
+// that IDEM_VALKEY_SERVER names, or valkey-server in the path. Without one the test is skipped; also where servers are required, unless
+// IDEM_VALKEY_SERVER is set: scripts/backends unpacks it on Debian only.
 func StartValkey(tb testing.TB, args ...string) *Server {
 	tb.Helper()
 	if unwanted() || !canStart {
 		installed(tb, "valkey-server") // says why it can't be
 	}
-	program, err := exec.LookPath(cmp.Or(os.Getenv("IDEM_VALKEY_SERVER"), "valkey-server"))
+	missing := func(format string, args ...any) { tb.Helper(); tb.Skipf(format, args...) }
+	named := os.Getenv("IDEM_VALKEY_SERVER")
+	if named != "" {
+		missing = func(format string, args ...any) { tb.Helper(); lacking(tb, format, args...) }
+	}
+	program, err := exec.LookPath(cmp.Or(named, "valkey-server"))
 	if err != nil {
-		tb.Skipf("Valkey is not installed (Debian's package valkey-server, from Debian 13 on; or set IDEM_VALKEY_SERVER): %v", err)
+		missing("Valkey is not installed; scripts/backends unpacks it as root on Debian, or set IDEM_VALKEY_SERVER: %v", err)
 	}
 	out, err := exec.Command(program, "--version").Output()
 	_, text, _ := strings.Cut(string(out), " v=")
 	var major, minor int
 	if n, _ := fmt.Sscanf(text, "%d.%d", &major, &minor); err != nil || n < 2 || major < 8 || major == 8 && minor < 1 {
-		tb.Skipf("%s is no Valkey 8.1 or later: %s %v", program, out, err)
+		missing("%s is no Valkey 8.1 or later: %s %v", program, out, err)
 	}
 	return startProgram(tb, program, "", nil, args...)
 }
