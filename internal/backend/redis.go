@@ -2,6 +2,7 @@ package backend
 
 import (
 	"bufio"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -26,11 +27,42 @@ func StartRedis(tb testing.TB, args ...string) *Server {
 	return startRedis(tb, "", nil, args...)
 }
 
+// StartValkey starts a Valkey server, as [StartRedis] does, which compares by itself (SET with IFEQ): 8.1 or later. The program is the one
+// that IDEM_VALKEY_SERVER names, or valkey-server in the path. Without one the test is skipped; also where servers are required, unless
+// IDEM_VALKEY_SERVER is set: scripts/backends unpacks it on Debian only.
+func StartValkey(tb testing.TB, args ...string) *Server {
+	tb.Helper()
+	if unwanted() || !canStart {
+		installed(tb, "valkey-server") // says why it can't be
+	}
+	missing := func(format string, args ...any) { tb.Helper(); tb.Skipf(format, args...) }
+	named := os.Getenv("IDEM_VALKEY_SERVER")
+	if named != "" {
+		missing = func(format string, args ...any) { tb.Helper(); lacking(tb, format, args...) }
+	}
+	program, err := exec.LookPath(cmp.Or(named, "valkey-server"))
+	if err != nil {
+		missing("Valkey is not installed; scripts/backends unpacks it as root on Debian, or set IDEM_VALKEY_SERVER: %v", err)
+	}
+	out, err := exec.Command(program, "--version").Output()
+	_, text, _ := strings.Cut(string(out), " v=")
+	var major, minor int
+	if n, _ := fmt.Sscanf(text, "%d.%d", &major, &minor); err != nil || n < 2 || major < 8 || major == 8 && minor < 1 {
+		missing("%s is no Valkey 8.1 or later: %s %v", program, out, err)
+	}
+	return startProgram(tb, program, "", nil, args...)
+}
+
 // startRedis starts a Redis server. What is in config, unlike args, the server may change
 // for its next start (CONFIG REWRITE). also is as in plan.
 func startRedis(tb testing.TB, config string, also []int, args ...string) *Server {
 	tb.Helper()
-	program := installed(tb, "redis-server")
+	return startProgram(tb, installed(tb, "redis-server"), config, also, args...)
+}
+
+// startProgram starts redis-server, or one that takes the same arguments.
+func startProgram(tb testing.TB, program, config string, also []int, args ...string) *Server {
+	tb.Helper()
 	dir := dataDir(tb, nil)
 	file := filepath.Join(dir, "redis.conf")
 	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {

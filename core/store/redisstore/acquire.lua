@@ -17,7 +17,7 @@ local told, known, size, at = string.match(record, '^D(0?)%d+;%+(%d+);0?(%d+);()
 if known and left >= 0 and left <= tonumber(known) then -- it has outlived its result, which goes; a server that can't write keeps it
   local last = at - 1 + size
   if told == '0' then
-    last = last + select(2, head(string.sub(record, last + 1)))
+    last = select(2, head(record, last + 1))
   end
   if last < #record then
     record = string.sub(record, 1, last)
@@ -50,7 +50,7 @@ local uncertain = free and string.sub(old, 1, 1) == 'A'
 if old ~= '' then
   local id = string.sub(old, 2, 17)
   local goesOn = (same or not free) and id ~= string.rep('\0', 16)
-  local name, last = head(old)
+  local name, last = head(old, 1)
   if about == '' then
     about = string.sub(old, 1, 1) .. string.rep('\0', 16) .. string.sub(old, 18, last)
   end
@@ -58,7 +58,7 @@ if old ~= '' then
   about = mark .. (goesOn and string.sub(old, 2, 25) or string.sub(about, 2, 25)) .. string.sub(about, 26)
   if goesOn then
     if last > name then -- the first claim that has named a secret has
-      about = string.sub(about, 1, head(about) - 1) .. string.sub(old, name)
+      about = string.sub(about, 1, head(about, 1) - 1) .. string.sub(old, name)
     else
       about = about .. string.sub(old, last + 1)
     end
@@ -75,4 +75,4 @@ if state == 'W' then
   redis.pcall('PUBLISH', 'idem:wake', KEYS[1])
 end
 attempt = (free and not uncertain) and -tonumber(attempt) or tonumber(attempt)
-return about == '' and attempt or {attempt, string.sub(about, 2, 17) .. string.sub(about, (head(about)))}
+return about == '' and attempt or {attempt, string.sub(about, 2, 17) .. string.sub(about, (head(about, 1)))}

@@ -248,7 +248,16 @@ func claimTriedAgain(t *testing.T, url string, client rueidis.Client, skip int) 
 // TestOwnersCallTriedAgain: a call whose second try finds no record of its owner may have taken effect at the first. The
 // outcome is unknown, so the error is not ErrLost.
 func TestOwnersCallTriedAgain(t *testing.T) {
-	s, b := openBetween(t, backend.StartRedis(t).URL(), redisstore.Config{})
+	t.Run("scripts", func(t *testing.T) { ownersCallTriedAgain(t, backend.StartRedis(t).URL(), false) })
+	t.Run("native", func(t *testing.T) { ownersCallTriedAgain(t, backend.StartValkey(t).URL(), true) })
+}
+
+// ownersCallTriedAgain tests one server, which compares by itself or does not.
+func ownersCallTriedAgain(t *testing.T, url string, native bool) {
+	s, b := openBetween(t, url, redisstore.Config{})
+	if native {
+		redisstore.AwaitNative(t, s)
+	}
 	ctx := t.Context()
 	calls := map[string]func(key string, owner store.Owner) error{
 		"Complete": func(key string, owner store.Owner) error {

@@ -22,6 +22,7 @@ type calls struct {
 	left        atomic.Int32 // goroutines left behind
 	closed      atomic.Bool
 	scriptsOnly atomic.Bool // a server does not support the command for a claim
+	natives     natives
 
 	mu sync.Mutex     // between begin and Close
 	wg sync.WaitGroup // goroutines: of calls, and the others of the store
@@ -64,8 +65,10 @@ type script interface {
 type command struct {
 	script script
 	key    string
-	args   [4]string
+	args   [6]string
 	n      int // how many args there are
+	// known, unless empty, is the record under key as its owner has made it. See claimed.
+	known string
 	// owner, unless empty, is the owner of the claim that the script may make. If the caller
 	// has gone by then, the claim is released.
 	owner string
@@ -129,7 +132,7 @@ func (f *flight) execute() {
 	defer c.wg.Done()
 	var a answer
 	if do.owner == "" {
-		a = f.run(&f.ctx)
+		a = f.settle(&f.ctx)
 	} else {
 		a = f.claim(&f.detached) // a late claim must be released, so its answer is waited for
 	}

@@ -31,7 +31,7 @@ else
   -- Policy, creator, remark and the secret's name, each after its length; and steps.
   local creator = 27 + string.byte(about, 26)
   local note = creator + 1 + string.byte(about, creator)
-  local secret, last = head(about)
+  local secret, last = head(about, 1)
   if remark == '' then
     remark = string.sub(about, note + 1, secret - 1)
   end

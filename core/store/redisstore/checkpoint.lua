@@ -6,7 +6,7 @@ if not owner or string.sub(record, owner, owner + 15) ~= ARGV[1] then
 end
 local last = owner + 15 + length
 if tells == '0' then
-  last = last + select(2, head(string.sub(record, last + 1)))
+  last = select(2, head(record, last + 1))
   redis.call('SET', KEYS[1], string.sub(record, 1, last) .. ARGV[2], 'KEEPTTL')
 else -- it tells nothing yet
   redis.call('SET', KEYS[1], state .. '0' .. string.sub(record, rest, last) .. '@' .. string.rep('\0', 28) .. ARGV[2], 'KEEPTTL')

@@ -107,6 +107,29 @@ func TestRoundTrips(t *testing.T) {
 		"meet an expired one":   "2: evalsha 1, get 1, pttl 2, set 2",
 		"meet it again":         "2: evalsha 1, get 1, pttl 2, set 1",
 	})
+	t.Run("native", func(t *testing.T) {
+		client := openClient(t, backend.StartValkey(t).URL())
+		release := "1: delifeq 1"
+		if err := client.Do(t.Context(), client.B().Arbitrary("DELIFEQ").Keys("k").Args("v").Build()).Error(); err != nil { // Valkey 8
+			release = "1: del 1, evalsha 1, get 1"
+		}
+		roundTrips(t, client, &between{Client: client}, map[string]string{
+			"claim":                 "1: pttl 1, set 1",
+			"meet a running one":    "2: evalsha 1, get 1, pttl 2, set 1",
+			"renew":                 "1: evalsha 1, get 1, pexpire 1",
+			"checkpoint":            "1: evalsha 1, get 1, set 1",
+			"complete":              "1: evalsha 1, get 1, set 1", // after a checkpoint
+			"replay":                "1: pttl 1, set 1",
+			"release":               release,
+			"abandon":               "1: evalsha 1, get 1, pexpire 1, set 1",
+			"meet an abandoned one": "2: evalsha 1, get 1, pttl 2, set 1",
+			"take it over":          "2: evalsha 1, get 1, pexpire 1, pttl 2, set 2",
+			"outlive":               "1: set 1",
+			"replay it":             "2: evalsha 1, get 1, pttl 2, set 1",
+			"meet an expired one":   "2: evalsha 1, get 1, pttl 2, set 2",
+			"meet it again":         "2: evalsha 1, get 1, pttl 2, set 1",
+		})
+	})
 	// A server that does not know the command for a claim is asked once.
 	client = openClient(t, backend.StartRedis(t).URL())
 	roundTrips(t, client, &between{Client: early{client}}, map[string]string{

@@ -185,7 +185,7 @@ func (s inspector) Change(ctx context.Context, key string, expected store.Record
 		return err
 	}
 	letters := map[store.State]string{store.Running: "R", store.Abandoned: "A", store.Free: "F", store.Done: "D", 0: "0"}
-	a, repeated, err := s.run(ctx, command{script: changeScript, key: key, n: 3, args: [4]string{
+	a, repeated, err := s.run(ctx, command{script: changeScript, key: key, n: 3, args: [6]string{
 		string(expected.ID[:]) + letters[expected.State] + strconv.FormatUint(expected.Attempt, 10),
 		letters[c.To] + strconv.FormatInt(ceil(c.Retention), 10) + ";" + c.Remark,
 		string(c.Result),

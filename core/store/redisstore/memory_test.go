@@ -27,10 +27,17 @@ func setMaxMemory(t *testing.T, client rueidis.Client, bytes string) {
 
 // TestFullServer: a server without room refuses new records and results, and nothing else.
 func TestFullServer(t *testing.T) {
-	server := backend.StartRedis(t)
-	client := openClient(t, server.URL())
+	t.Run("scripts", func(t *testing.T) { fullServer(t, openClient(t, backend.StartRedis(t).URL()), false) })
+	t.Run("native", func(t *testing.T) { fullServer(t, openClient(t, backend.StartValkey(t).URL()), true) })
+}
+
+// fullServer tests one server, which compares by itself or does not.
+func fullServer(t *testing.T, client rueidis.Client, native bool) {
 	s := redisstore.New(client, redisstore.Config{})
 	t.Cleanup(s.Close)
+	if native {
+		redisstore.AwaitNative(t, s)
+	}
 	ctx := t.Context()
 
 	claims := map[string]store.Claim{}

@@ -57,22 +57,6 @@ func acquireCommand(key string, claim store.Claim, now time.Time) command {
 	return do
 }
 
-// ownerCommand returns the command for a script that takes the owner, a duration in ms and a result.
-// The result is copied: the client may still hold the copy after the context has ended.
-func ownerCommand(do script, key string, owner store.Owner, span int64, result []byte) command {
-	var b strings.Builder
-	b.Grow(len(owner) + maxDecimal + len(result))
-	b.Write(owner[:])
-	var memory [maxDecimal]byte
-	b.Write(strconv.AppendInt(memory[:0], span, 10))
-	end := b.Len()
-	b.Write(result)
-	text := b.String() // one allocation for all
-	c := command{script: do, key: key, n: 3}
-	c.args = [4]string{text[:len(owner)], text[len(owner):end], text[end:]}
-	return c
-}
-
 // record is a record as it was read.
 type record struct {
 	state       store.State // Running, Abandoned, Free or Done

@@ -25,7 +25,7 @@ else
     about = string.gsub(about, '^[AB]', '@')
   end
   if zero == '0' and string.sub(about, 1, 1) == '@' then -- the operation has ended
-    about = '@' .. string.rep('\0', 16) .. string.sub(about, 18, select(2, head(about)))
+    about = '@' .. string.rep('\0', 16) .. string.sub(about, 18, select(2, head(about, 1)))
   end
   redis.call('SET', KEYS[1], 'A' .. tells .. attempt .. ';' .. retention .. ';' .. zero .. length .. ';' .. fingerprint .. about, 'PX', retention)
 end

@@ -18,6 +18,9 @@ var startupTimeout = 5 * time.Second // a variable for tests
 // servers that may drop records or whose user may not run a command. A server that does not
 // answer is not reported; it gets the scripts when they are called.
 func (s *Store) prepareServers() {
+	for _, t := range []*trial{&s.natives.set, &s.natives.delifeq, &s.natives.delex} {
+		t.refused() // until a server's version says more
+	}
 	for addr, node := range s.client.Nodes() {
 		if s.begin() != nil {
 			return
@@ -27,7 +30,8 @@ func (s *Store) prepareServers() {
 			ctx, cancel := context.WithTimeout(s.alive, startupTimeout)
 			defer cancel()
 			b := node.B()
-			commands := rueidis.Commands{b.Info().Section("memory").Build(), b.Arbitrary("ACL", "WHOAMI").Build()}
+			commands := rueidis.Commands{b.Info().Section("memory").Build(), b.Arbitrary("ACL", "WHOAMI").Build(),
+				b.Info().Section("server").Build()}
 			for _, source := range []string{aboutSource + acquireSource, renewSource, aboutSource + completeSource,
 				aboutSource + releaseSource, aboutSource + checkpointSource, watchSource} {
 				commands = append(commands, b.ScriptLoad().Script(source).Build())
@@ -35,6 +39,8 @@ func (s *Store) prepareServers() {
 			answers := node.DoMulti(ctx, commands...)
 			info, _ := answers[0].ToString()
 			user, _ := answers[1].ToString()
+			version, _ := answers[2].ToString()
+			s.natives.learn(version)
 			for _, err := range []error{checkEviction(addr, info), checkPermissions(ctx, node, addr, user, s.replicated != nil)} {
 				if err != nil && ctx.Err() == nil {
 					s.warn(err)
@@ -95,6 +101,13 @@ func checkEviction(addr, info string) error {
 	}
 	return fmt.Errorf("redisstore: the maxmemory-policy of %s is %s: when its memory is full, it drops records, and their operations run "+
 		"again; set it to noeviction", addr, policy)
+}
+
+// atLeast reports whether a version is major.minor or later.
+func atLeast(version string, major, minor int) bool {
+	var has [2]int
+	n, _ := fmt.Sscanf(version, "%d.%d", &has[0], &has[1])
+	return n == 2 && (has[0] > major || has[0] == major && has[1] >= minor)
 }
 
 // field returns the value of a field of INFO.

@@ -33,7 +33,8 @@ type Store struct {
 	calls
 	watches
 	finished *finished // nil: replays are not cached
-	owned    bool      // Close closes the client
+	claimed  claimed
+	owned    bool // Close closes the client
 	warn     func(error)
 
 	replicated *replicated // nil: writes do not wait for replicas
@@ -90,7 +91,7 @@ func New(client rueidis.Client, c Config) *Store {
 
 // configure returns a store without a client.
 func configure(c Config) *Store {
-	s := &Store{warn: c.Warn}
+	s := &Store{warn: c.Warn, claimed: claimed{records: map[store.Owner]string{}}}
 	if s.warn == nil {
 		s.warn = func(err error) { slog.Default().Warn(err.Error()) }
 	}
@@ -197,9 +198,13 @@ func (s *Store) Acquire(ctx context.Context, key string, claim store.Claim) (sto
 		return g, nil
 	}
 	sent := time.Now()
-	a, repeated, err := s.run(ctx, acquireCommand(key, claim, sent))
+	do := acquireCommand(key, claim, sent)
+	a, repeated, err := s.run(ctx, do)
 	if err != nil {
 		return store.Grant{}, err
+	}
+	if a.number == 1 && a.record == "" { // it is the record as it was sent
+		s.claimed.add(claim.Owner, do.args[0])
 	}
 	if a.number != 0 {
 		g := store.Grant{State: store.Acquired, Attempt: uint64(max(a.number, -a.number)),
@@ -234,9 +239,8 @@ func (s *Store) Renew(ctx context.Context, key string, owner store.Owner, lease 
 	if lease <= 0 {
 		return errLease
 	}
-	do := ownerCommand(renewScript, key, owner, ceil(lease), nil)
-	do.n-- // it takes no result
-	return s.runOwned(ctx, do)
+	return s.runOwned(ctx, command{script: renewScript, key: key,
+		args: [6]string{string(owner[:]), strconv.FormatInt(ceil(lease), 10)}, n: 2})
 }
 
 // Complete implements store.Store.
@@ -244,19 +248,26 @@ func (s *Store) Complete(ctx context.Context, key string, owner store.Owner, res
 	if retention <= 0 {
 		return s.drop(ctx, key, owner, "free")
 	}
-	return s.runOwned(ctx, ownerCommand(completeScript, key, owner, ceil(retention), result))
+	return s.complete(ctx, key, owner, ceil(retention), -1, result)
 }
 
 // outlive is store.Capabilities.Outlive.
 func (s *Store) outlive(ctx context.Context, key string, owner store.Owner, result []byte, retention, known time.Duration) error {
-	do := ownerCommand(completeScript, key, owner, ceil(retention)+ceil(known), result)
-	do.args[3], do.n = strconv.FormatInt(ceil(known), 10), 4
-	return s.runOwned(ctx, do)
+	return s.complete(ctx, key, owner, ceil(retention), ceil(known), result)
+}
+
+func (s *Store) complete(ctx context.Context, key string, owner store.Owner, retention, outlives int64, result []byte) error {
+	known := s.claimed.take(owner)
+	if len(result) == 0 {
+		known = "" // the script makes room for it in a full server
+	}
+	return s.runOwned(ctx, completeCommand(key, owner, retention, outlives, result, known))
 }
 
 // Release implements store.Store.
 func (s *Store) Release(ctx context.Context, key string, owner store.Owner) error {
-	return s.runOwned(ctx, command{script: releaseScript, key: key, args: [4]string{string(owner[:])}, n: 1})
+	return s.runOwned(ctx, command{script: releaseScript, key: key, args: [6]string{string(owner[:])}, n: 1,
+		known: s.claimed.take(owner)})
 }
 
 // Abandon implements store.Store.
@@ -266,7 +277,8 @@ func (s *Store) Abandon(ctx context.Context, key string, owner store.Owner) erro
 
 // checkpoint is store.Capabilities.Checkpoint.
 func (s *Store) checkpoint(ctx context.Context, key string, owner store.Owner, steps []byte) error {
-	return s.runOwned(ctx, command{script: checkpointScript, key: key, args: [4]string{string(owner[:]), string(steps)}, n: 2})
+	s.claimed.take(owner)
+	return s.runOwned(ctx, command{script: checkpointScript, key: key, args: [6]string{string(owner[:]), string(steps)}, n: 2})
 }
 
 // fail is store.Capabilities.Fail.
@@ -279,7 +291,8 @@ func (s *Store) fail(ctx context.Context, key string, owner store.Owner, goesOn 
 
 // drop ends a run without a result. See release.lua for what becomes of it.
 func (s *Store) drop(ctx context.Context, key string, owner store.Owner, how string) error {
-	return s.runOwned(ctx, command{script: releaseScript, key: key, args: [4]string{string(owner[:]), how}, n: 2})
+	s.claimed.take(owner)
+	return s.runOwned(ctx, command{script: releaseScript, key: key, args: [6]string{string(owner[:]), how}, n: 2})
 }
 
 // runOwned runs a script that changes a record only for its owner.

@@ -88,14 +88,18 @@ func instances(tb testing.TB, url string, open opener) storetest.Factory {
 // faulty makes a store on a server that keeps what it has acknowledged, and is killed and
 // started again, or loses its connections.
 func faulty(open opener) func(tb testing.TB) (storetest.Instance, func()) {
+	return faultyOn(backend.StartRedis, open)
+}
+
+func faultyOn(start func(testing.TB, ...string) *backend.Server, open opener) func(tb testing.TB) (storetest.Instance, func()) {
 	return func(tb testing.TB) (storetest.Instance, func()) {
-		server := backend.StartRedis(tb, "--appendonly", "yes", "--appendfsync", "always")
+		server := start(tb, "--appendonly", "yes", "--appendfsync", "always")
 		link := backend.NewProxy(tb, server.Addr())
 		url := link.URL(server.URL())
 		round := 0
 		disturb := func() {
 			round++
-			switch round % 4 {
+			switch round % 5 {
 			case 0:
 				server.Kill()
 				server.Start()
@@ -106,6 +110,8 @@ func faulty(open opener) func(tb testing.TB) (storetest.Instance, func()) {
 				awaitCut(link.CutAfter([]byte("EVALSHA")))
 			case 3:
 				awaitCut(link.CutAfter([]byte("R1;"))) // a claim
+			case 4:
+				awaitCut(link.CutAfter([]byte("D1;"))) // a result, of a record that the store knows
 			}
 		}
 		peer := func() store.Store { return open(tb, url) }
