@@ -50,8 +50,8 @@ func upTo(all, at int) int {
 // instrumented returns an overlay for the go command, with which this package counts its work, and so do those of the
 // standard library that read multipart forms.
 func instrumented(t *testing.T) string {
-	cmd := exec.Command("go", "list", "-f", "{{.ImportPath}}\t{{.Dir}}\t{{join .GoFiles \"\t\"}}", "mime", "net/textproto", "mime/multipart", ".")
-	list, err := cmd.Output()
+	list, err := exec.Command("go", "list", "-f", "{{.ImportPath}}\t{{.Dir}}\t{{join .GoFiles \"\t\"}}",
+		"mime", "net/textproto", "mime/multipart", ".").Output()
 	require.NoError(t, err)
 	dir, replace := t.TempDir(), map[string]string{}
 	add := func(path, text string) {
