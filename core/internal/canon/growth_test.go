@@ -262,7 +262,7 @@ func TestGrowth(t *testing.T) {
 				// A body is not exactly twice as long as the one before.
 				perByte = append(perByte, float64(work)/float64(length(in)))
 				if last := len(perByte) - 1; last > 0 {
-					require.LessOrEqual(t, 2*perByte[last]/perByte[last-1], 2.3, "%.2f for each byte, the last ones being %d", perByte, size)
+					require.LessOrEqual(t, 2*perByte[last]/perByte[last-1], 2.3, "%.2f for each byte, the last of %d", perByte, size)
 				}
 			}
 			t.Logf("%.2f for each byte", perByte)
