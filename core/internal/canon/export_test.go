@@ -6,6 +6,9 @@ import (
 	"runtime"
 )
 
+// Work returns how much work this package has done. It is nil but where instrumented is compiled in.
+var Work func() int
+
 // FreshBytes returns how many bytes a derivation allocates that finds no memory in the pool.
 func FreshBytes(r *Rules, in *Input) uint64 {
 	var before, after runtime.MemStats
