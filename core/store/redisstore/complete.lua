@@ -17,7 +17,7 @@ if not owner or string.sub(record, owner, owner + 15) ~= ARGV[1] then
 end
 local result, last = ARGV[3], -1
 if ARGV[6] then
-  result = string.sub(result, ARGV[6])
+  result = string.sub(result, tonumber(ARGV[6]))
 end
 if result == '' then
   -- Without a result, the record becomes smaller. After PEXPIRE, a script may write also
