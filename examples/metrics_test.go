@@ -95,9 +95,15 @@ func TestBothExportersTellTheSame(t *testing.T) {
 	meters := metric.NewMeterProvider(metric.WithReader(exporter))
 	telemetry, err := otelidem.New(otelidem.Config{MeterProvider: meters, Records: records.Len})
 	require.NoError(t, err)
+	claims, duplicate := 0, make(chan struct{})
 	engine := core.MustNew(core.Config{Store: records, User: core.SharedByAllCallers(),
 		Observe: core.Observers(metrics.Observe, telemetry.Observe),
 		ObserveStore: func(ctx context.Context, call string, took time.Duration, err error) {
+			if call == "acquire" {
+				if claims++; claims == 2 { // one after the other
+					close(duplicate)
+				}
+			}
 			metrics.ObserveStore(ctx, call, took, err)
 			telemetry.ObserveStore(ctx, call, took, err)
 		}})
@@ -107,7 +113,7 @@ func TestBothExportersTellTheSame(t *testing.T) {
 	}
 	begun := make(chan struct{})
 	var done sync.WaitGroup
-	done.Go(func() { do("first", func() error { close(begun); time.Sleep(20 * time.Millisecond); return nil }) })
+	done.Go(func() { do("first", func() error { close(begun); <-duplicate; return nil }) })
 	<-begun
 	done.Go(func() { do("first", nil) })
 	done.Wait()
