@@ -304,7 +304,11 @@ func (s *Store) failure(ctx context.Context, call string, err error) error {
 	if s.dialect.class(err) == classFull {
 		err = fmt.Errorf("%w: %w", store.ErrFull, err)
 	}
-	if ended := ctx.Err(); ended != nil && !errors.Is(err, ended) {
+	ended := ctx.Err()
+	if deadline, has := ctx.Deadline(); ended == nil && has && !time.Now().Before(deadline) {
+		ended = context.DeadlineExceeded // a socket's may be noticed before the context's own
+	}
+	if ended != nil && !errors.Is(err, ended) {
 		err = fmt.Errorf("%w: %w", ended, err) // some drivers report a broken connection instead
 	}
 	return fmt.Errorf("sqlstore: %s: %w", call, err)

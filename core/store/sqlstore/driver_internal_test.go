@@ -1,10 +1,13 @@
 package sqlstore
 
 import (
+	"context"
 	"database/sql"
 	"errors"
 	"fmt"
+	"os"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -48,4 +51,16 @@ func TestDriversAreKnown(t *testing.T) {
 			assert.False(t, tc.dialect.fromDriver(errors.New("the caller's")))
 		})
 	}
+}
+
+// behind is a context whose timer is late.
+type behind struct{ context.Context }
+
+func (behind) Deadline() (time.Time, bool) { return time.Now(), true }
+
+// TestDeadlineOfASocket: what a socket reports at the deadline is the context's error, although the context has not ended yet.
+func TestDeadlineOfASocket(t *testing.T) {
+	s := &Store{dialect: SQLite}
+	assert.ErrorIs(t, s.failure(behind{t.Context()}, "renew", os.ErrDeadlineExceeded), context.DeadlineExceeded)
+	assert.NotErrorIs(t, s.failure(t.Context(), "renew", os.ErrDeadlineExceeded), context.DeadlineExceeded)
 }
