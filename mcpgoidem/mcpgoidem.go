@@ -138,6 +138,9 @@ func (g *Guard) Middleware(next server.ToolHandlerFunc) server.ToolHandlerFunc {
 		if rule == Pass {
 			return next(ctx, req)
 		}
+		if req.Params.Task != nil { // the SDK ends a task's context with the answer that has the task's id
+			ctx = context.WithoutCancel(ctx)
+		}
 		return g.call(ctx, req, rule, next)
 	}
 }

@@ -32,6 +32,10 @@ func TestMain(m *testing.M) {
 			return
 		}
 	}
+	if sdk := os.Getenv("IDEM_MCPTEST_CHAOS"); sdk != "" {
+		fmt.Fprintln(os.Stderr, serveChaos(sdk))
+		os.Exit(1)
+	}
 	os.Exit(m.Run())
 }
 
@@ -42,7 +46,7 @@ type rig struct {
 	shop   *shop
 	server string                 // the SDK
 	serve  func(c config) serving // another server of it
-	again  func() connection // another client
+	again  func() connection      // another client
 	url    string
 	check  serving
 	client connection

@@ -120,7 +120,7 @@ func TestMCPGoTasks(t *testing.T) {
 	c := config{}
 	c.Name, c.SharedByAllCallers = "shop", true
 	serving := serveMCPGo(engine.Engine, c, s)
-	client := must(connectMCPGo(t, listen(t, serving.http(true)), http.DefaultClient, "", false)).(mcpgoClient)
+	client := must(connectMCPGo(t, listen(t, serving.http(true)), http.DefaultClient, "", true)).(mcpgoClient)
 	for i := range 2 {
 		answer := must(client.GetTransport().SendRequest(t.Context(), transport.JSONRPCRequest{JSONRPC: "2.0", ID: mcp.NewRequestId(100 + i),
 			Method: "tools/call", Params: map[string]any{"name": "order", "arguments": map[string]any{"item": "tea"}, "_meta": key("k-1"),

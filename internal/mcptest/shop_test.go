@@ -15,6 +15,7 @@ type shop struct {
 	runs    map[string]int
 	gate    chan struct{} // what opens the gate closes it
 	waiting chan struct{} // has a value for each call of the gate that waits
+	more    []tool
 }
 
 func newShop() *shop {
@@ -68,7 +69,7 @@ func (s *shop) tools() []tool {
 			return said{text: fmt.Sprintf("%s %v, run %d", name, c.arguments["item"], s.count(name))}
 		}
 	}
-	return []tool{
+	return append([]tool{
 		{name: "order", handle: func(_ context.Context, c *call) said {
 			n := s.count("order")
 			return said{text: fmt.Sprintf("<order> %d & %v", n, c.arguments["item"]),
@@ -119,5 +120,5 @@ func (s *shop) tools() []tool {
 			b, err := json.Marshal(s.counts())
 			return said{text: string(b), err: err}
 		}},
-	}
+	}, s.more...)
 }
