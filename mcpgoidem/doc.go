@@ -33,10 +33,10 @@
 //
 // # What passes
 //
-// All but calls of tools, tools with readOnlyHint, those that [Config] lets pass, and task tools (server.ServerTaskTool), whose calls the SDK shows to no
-// middleware: [Guard.Check] refuses those that are not to pass. An ordinary tool that is called as a task is guarded within the task: a call
-// that is issued again makes another task, which gets the first one's result. The SDK ends the context of a task as soon as the call has been
-// answered with its id; the guard runs the tool without that end, so that tasks/cancel does not reach it.
+// All but calls of tools, tools with readOnlyHint, those that [Config] lets pass, and task tools (server.ServerTaskTool), whose calls the
+// SDK shows to no middleware: [Guard.Check] refuses those that are not to pass. An ordinary tool that is called as a task is guarded
+// within the task: a call that is issued again makes another task, which gets the first one's result. The SDK ends the context of a task
+// as soon as the call has been answered with its id; the guard runs the tool without that end, so that tasks/cancel does not reach it.
 //
 // # Clients that leave
 //

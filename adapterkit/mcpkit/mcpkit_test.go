@@ -18,11 +18,11 @@ import (
 // The cases over connections are those of internal/mcptest.
 func TestFaults(t *testing.T) {
 	engine := idemtest.New(t, core.Config{})
-	_, err := mcpkit.New(engine.Engine, mcpkit.Config{Package: "p", Name: "a/b", Default: 9, Window: -1, User: true, SharedByAllCallers: true,
-		Tools: map[string]mcpkit.Rule{"pay": 9}, Authorize: true,
+	_, err := mcpkit.New(engine.Engine, mcpkit.Config{Package: "p", Name: "a/b", Default: 9, Window: -1, User: true,
+		SharedByAllCallers: true, Authorize: true, Tools: map[string]mcpkit.Rule{"pay": 9},
 		Policy: core.TaskPolicy{Name: "n", Presence: core.Optional, Linger: time.Second, Duplicate: core.Reject(""), ResultLimit: -1}})
-	for _, field := range []string{"Name: is \"a/b\"", "Policy: has the Name", "Policy: has a Presence", "Policy: has a Linger", "User: is set",
-		"Default: is unknown", "Tools: has an unknown rule for pay", "Window: is negative", "Authorize: has no effect", "ResultLimit"} {
+	for _, field := range []string{"Name: is \"a/b\"", "Policy: has the Name", "Policy: has a Presence", "Policy: has a Linger",
+		"User: is set", "Default: is unknown", "Tools: has an unknown rule for pay", "Window: is negative", "Authorize: has no effect", "ResultLimit"} {
 		require.ErrorContains(t, err, field)
 	}
 	fault, ok := errors.AsType[*core.ConfigError](err)
@@ -37,9 +37,9 @@ func TestFaults(t *testing.T) {
 // Whatever the code, a model is never told to choose another key.
 func TestTexts(t *testing.T) {
 	g := newGuard(t, mcpkit.Config{Name: "shop"})
-	for _, code := range []codes.Code{codes.InProgress, codes.Duplicate, codes.ResultUnavailable, codes.Uncertain, codes.KeyReused, codes.KeyExpired,
-		codes.KeyMissing, codes.KeyInvalid, codes.UserMissing, codes.NotAuthorized, codes.RateLimited, codes.StoreUnavailable, codes.ShuttingDown,
-		codes.Unfinished, codes.GuardConflict, codes.NoRun} {
+	for _, code := range []codes.Code{codes.InProgress, codes.Duplicate, codes.ResultUnavailable, codes.Uncertain, codes.KeyReused,
+		codes.KeyExpired, codes.KeyMissing, codes.KeyInvalid, codes.UserMissing, codes.NotAuthorized, codes.RateLimited,
+		codes.StoreUnavailable, codes.ShuttingDown, codes.Unfinished, codes.GuardConflict, codes.NoRun} {
 		refusal := core.NewRefusal(code, errors.New("secret"))
 		refusal.RetryAfter = 1500 * time.Millisecond
 		meta, text := g.Refused(refusal, new(mcpkit.Call))
@@ -145,15 +145,16 @@ func TestNotEncoded(t *testing.T) {
 func TestSealedArguments(t *testing.T) {
 	keys := make(map[bool]string)
 	for _, sealed := range []bool{false, true} {
-		var c core.Config
+		var config core.Config
 		if sealed {
 			key, digest := "0123456789abcdef0123456789ABCDEF", "ABCDEF0123456789abcdef0123456789"
-			c.Seal = &core.Seal{Keys: []core.Secret{{Name: "a", Key: []byte(key)}}, DigestKey: []byte(digest)}
+			config.Seal = &core.Seal{Keys: []core.Secret{{Name: "a", Key: []byte(key)}}, DigestKey: []byte(digest)}
 		}
-		engine := idemtest.New(t, c)
+		engine := idemtest.New(t, config)
 		g, err := mcpkit.New(engine.Engine, mcpkit.Config{Name: "shop"})
 		require.NoError(t, err)
-		_, refusal := g.Do(t.Context(), &mcpkit.Call{Tool: "pay", Rule: mcpkit.Arguments, User: nobody}, func(ctx context.Context) mcpkit.Outcome {
+		c := mcpkit.Call{Tool: "pay", Rule: mcpkit.Arguments, User: nobody}
+		_, refusal := g.Do(t.Context(), &c, func(ctx context.Context) mcpkit.Outcome {
 			keys[sealed] = core.RunFrom(ctx).Key().String()
 			return mcpkit.Outcome{Ending: mcpkit.Failed}
 		})

@@ -22,7 +22,8 @@ const (
 
 // KeyDescription describes the argument that has the key, in a tool's schema.
 const KeyDescription = "Identifies this one action. Choose a random text, such as a UUID, before the first call. " +
-	"Whenever you call again for the same action, after a timeout, an error or an unclear answer too, send the same text with the same arguments."
+	"Whenever you call again for the same action, after a timeout, an error or an unclear answer too, " +
+	"send the same text with the same arguments."
 
 // StoredMeta returns what is stored of the _meta of a result: all but what belongs to the call that it came with. It may be meta itself.
 func StoredMeta(meta map[string]any) map[string]any {
@@ -71,7 +72,8 @@ func (g *Guard) text(r *core.Refusal, call *Call) string {
 	case codes.ResultUnavailable:
 		return "This call has been made before, and its result is no longer available: do not repeat it, and tell the person."
 	case codes.Uncertain:
-		return "An earlier attempt at this call did not finish, and it is not known whether it took effect: do not repeat it, and tell the person."
+		return "An earlier attempt at this call did not finish, and it is not known whether it took effect: " +
+			"do not repeat it, and tell the person."
 	case codes.KeyReused:
 		return "This call was not carried out, because its idempotency key belongs to a call with other arguments: " +
 			"to get the result of that call, repeat it with its own arguments, else tell the person."
@@ -80,7 +82,8 @@ func (g *Guard) text(r *core.Refusal, call *Call) string {
 			return fmt.Sprintf("This call was not carried out: it needs the argument %q, "+
 				"a random text that you choose once for this action and repeat whenever you call again for it.", g.config.Argument)
 		}
-		return "This call was not carried out: it needs an idempotency key, which the program that calls the tool must send; tell the person."
+		return "This call was not carried out: it needs an idempotency key, which the program that calls the tool must send; " +
+			"tell the person."
 	case codes.KeyInvalid:
 		return "This call was not carried out: its idempotency key must be one text of 1 to 255 bytes without control characters."
 	case codes.UserMissing:

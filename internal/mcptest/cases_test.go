@@ -141,7 +141,8 @@ func TestKeys(t *testing.T) {
 func TestArguments(t *testing.T) {
 	each(t, config{}, func(r *rig) {
 		require.False(r, r.send(r.Context(), "order", `{"item":"tea","n":[1,2.50,{"a":9007199254740993,"b":"ü"}]}`, key("k-1")).replayed())
-		require.True(r, r.send(r.Context(), "order", `{"n":[1.0, 2.5,{"b":"\u00fc","a":9007199254740993}], "item":"tea"}`, key("k-1")).replayed())
+		other := `{"n":[1.0, 2.5,{"b":"\u00fc","a":9007199254740993}], "item":"tea"}`
+		require.True(r, r.send(r.Context(), "order", other, key("k-1")).replayed())
 		for _, other := range []string{`{"item":"tea"}`, `{"item":"tea","n":[1,2.5,{"a":9007199254740992,"b":"ü"}]}`} {
 			refusal := r.send(r.Context(), "order", other, key("k-1"))
 			require.Equal(r, "key_reused", refusal.refused())
@@ -210,8 +211,9 @@ func TestUnknownTool(t *testing.T) {
 	c.Default = mcpkit.Required
 	each(t, c, func(r *rig) {
 		for i := range 3 {
-			_, err := r.client.call(r.Context(), &params{Name: fmt.Sprint("none-", i), Arguments: json.RawMessage(`{"item":"tea"}`), Meta: key("k-1")})
-			require.ErrorContains(r, err, fmt.Sprint("none-", i))
+			name := fmt.Sprint("none-", i)
+			_, err := r.client.call(r.Context(), &params{Name: name, Arguments: json.RawMessage(`{"item":"tea"}`), Meta: key("k-1")})
+			require.ErrorContains(r, err, name)
 		}
 		require.Empty(r, r.engine.Events())
 	})
@@ -372,7 +374,7 @@ func TestRefusals(t *testing.T) {
 		require.Equal(r, code, refusal.refused())
 		require.True(r, refusal.IsError)
 		require.Contains(r, refusal.text(), text)
-		require.Equal(r, 1, strings.Count(strings.TrimSpace(refusal.text()), ".")-strings.Count(refusal.text(), "idem."), "one sentence")
+		require.Equal(r, 1, strings.Count(refusal.text(), "."), "one sentence")
 		for _, never := range []string{"new key", "another key", "different key"} {
 			require.NotContains(r, refusal.text(), never)
 		}
@@ -494,8 +496,9 @@ func TestCheck(t *testing.T) {
 		fault, _ := errors.AsType[*core.ConfigError](err)
 		require.NotNil(r, fault)
 		require.Contains(r, err.Error(), "none is no tool")
-		require.Equal(r, &mcpkit.Report{Passing: []string{"await", "counts", "open", "read"}, Arguments: []string{"order"}, Required: []string{"pay"},
-			Optional: []string{"broken", "fail", "gate", "upsert"}, Undecided: []string{"broken", "fail", "upsert"}}, report)
+		require.Equal(r, &mcpkit.Report{Passing: []string{"await", "counts", "open", "read"},
+			Optional: []string{"broken", "fail", "gate", "upsert"}, Required: []string{"pay"}, Arguments: []string{"order"},
+			Undecided: []string{"broken", "fail", "upsert"}}, report)
 		require.Contains(r, report.String(), "undecided: broken, fail, upsert")
 		require.Contains(r, report.String(), "passing: await")
 	})
@@ -513,8 +516,8 @@ func TestOneStoreForBoth(t *testing.T) {
 			for _, serve := range []func(*core.Engine, config, *shop) serving{sdk.serve, other.serve} {
 				url := listen(t, serve(engine.Engine, c, s).http(false))
 				client := must(connectMCPGo(t, url, http.DefaultClient, "", false))
-				g := must(client.call(t.Context(), &params{Name: "order", Arguments: json.RawMessage(`{"item":"tea"}`), Meta: key(sdk.name + other.name)}))
-				wants = append(wants, g)
+				p := params{Name: "order", Arguments: json.RawMessage(`{"item":"tea"}`), Meta: key(sdk.name + other.name)}
+				wants = append(wants, must(client.call(t.Context(), &p)))
 			}
 			first, again := wants[len(wants)-2], wants[len(wants)-1]
 			require.False(t, first.replayed())

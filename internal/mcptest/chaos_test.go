@@ -31,8 +31,8 @@ import (
 	"github.com/idem-go/idem/internal/backend"
 )
 
-// TestChaos has clients that lose 30 % of their requests and answers, and servers that are killed. Each call is answered, and each effect is
-// there once.
+// TestChaos has clients that lose 30 % of their requests and answers, and servers that are killed. Each call is answered, and each effect
+// is there once.
 func TestChaos(t *testing.T) {
 	calls := 150
 	if testing.Short() {

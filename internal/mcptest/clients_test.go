@@ -51,8 +51,8 @@ type connection interface {
 	lists(ctx context.Context) ([]any, error)
 }
 
-// clients are the SDKs, as clients over HTTP and stdio. The URL is empty for stdio. With legacy they open a session, as the protocol had them
-// before 2026-07-28: mcp-go would not by itself, though a server of the go-sdk that has sessions demands it.
+// clients are the SDKs, as clients over HTTP and stdio. The URL is empty for stdio. With legacy they open a session, as the protocol had
+// them before 2026-07-28: mcp-go would not by itself, though a server of the go-sdk that has sessions demands it.
 var clients = map[string]func(tb testing.TB, url string, h *http.Client, child string, legacy bool) (connection, error){
 	"go-sdk": connectGoSDK, "mcp-go": connectMCPGo,
 }
@@ -116,7 +116,8 @@ type mcpgoClient struct{ *client.Client }
 type confirms struct{}
 
 func (confirms) Elicit(context.Context, mcp.ElicitationRequest) (*mcp.ElicitationResult, error) {
-	return &mcp.ElicitationResult{ElicitationResponse: mcp.ElicitationResponse{Action: mcp.ElicitationResponseActionAccept, Content: map[string]any{}}}, nil
+	yes := mcp.ElicitationResponse{Action: mcp.ElicitationResponseActionAccept, Content: map[string]any{}}
+	return &mcp.ElicitationResult{ElicitationResponse: yes}, nil
 }
 
 func connectMCPGo(tb testing.TB, url string, h *http.Client, child string, legacy bool) (connection, error) {

@@ -4,7 +4,7 @@ go 1.26.0
 
 require (
 	github.com/idem-go/idem v0.0.0
-	github.com/idem-go/idem/core/store/sqlstore v0.0.0-00010101000000-000000000000
+	github.com/idem-go/idem/core/store/sqlstore v0.0.0
 	github.com/idem-go/idem/mcpgoidem v0.0.0
 	github.com/idem-go/idem/mcpidem v0.0.0
 	github.com/mark3labs/mcp-go v1.2.0

@@ -140,8 +140,8 @@ func (r *rig) ran(tool string, n int) {
 func (r *rig) post(version, session string, p *params) json.RawMessage {
 	r.Helper()
 	if version == modern {
-		meta := map[string]any{"io.modelcontextprotocol/protocolVersion": modern, "io.modelcontextprotocol/clientCapabilities": map[string]any{
-			"elicitation": map[string]any{}}}
+		meta := map[string]any{"io.modelcontextprotocol/protocolVersion": modern,
+			"io.modelcontextprotocol/clientCapabilities": map[string]any{"elicitation": map[string]any{}}}
 		for k, v := range p.Meta {
 			meta[k] = v
 		}

@@ -108,7 +108,8 @@ func TestStdio(t *testing.T) {
 func TestMCPGoTasks(t *testing.T) {
 	engine, s := idemtest.New(t, core.Config{}), newShop()
 	guard := mcpgoidem.MustNew(engine.Engine, mcpgoidem.Config{Name: "shop", Tools: map[string]mcpgoidem.Rule{"export": mcpgoidem.Pass}})
-	srv := server.NewMCPServer("shop", "1", server.WithTaskCapabilities(true, true, true), server.WithToolHandlerMiddleware(guard.Middleware))
+	srv := server.NewMCPServer("shop", "1", server.WithTaskCapabilities(true, true, true),
+		server.WithToolHandlerMiddleware(guard.Middleware))
 	for _, name := range []string{"ship", "export"} {
 		srv.AddTaskTool(mcp.NewTool(name, mcp.WithTaskSupport(mcp.TaskSupportRequired)),
 			func(context.Context, mcp.CallToolRequest) (*mcp.CreateTaskResult, error) { return nil, nil })
@@ -122,9 +123,9 @@ func TestMCPGoTasks(t *testing.T) {
 	serving := serveMCPGo(engine.Engine, c, s)
 	client := must(connectMCPGo(t, listen(t, serving.http(true)), http.DefaultClient, "", true)).(mcpgoClient)
 	for i := range 2 {
-		answer := must(client.GetTransport().SendRequest(t.Context(), transport.JSONRPCRequest{JSONRPC: "2.0", ID: mcp.NewRequestId(100 + i),
-			Method: "tools/call", Params: map[string]any{"name": "order", "arguments": map[string]any{"item": "tea"}, "_meta": key("k-1"),
-				"task": map[string]any{}}}))
+		answer := must(client.GetTransport().SendRequest(t.Context(), transport.JSONRPCRequest{JSONRPC: "2.0",
+			ID: mcp.NewRequestId(100 + i), Method: "tools/call", Params: map[string]any{"name": "order",
+				"arguments": map[string]any{"item": "tea"}, "_meta": key("k-1"), "task": map[string]any{}}}))
 		require.Nil(t, answer.Error)
 		var created mcp.CreateTaskResult
 		require.NoError(t, json.Unmarshal(answer.Result, &created))
@@ -140,7 +141,8 @@ func TestToolsComeAndGo(t *testing.T) {
 	guard := mcpidem.MustNew(engine.Engine, mcpidem.Config{Name: "shop", SharedByAllCallers: true})
 	srv := gomcp.NewServer(&gomcp.Implementation{Name: "shop", Version: "1"}, nil)
 	srv.AddReceivingMiddleware(guard.Middleware)
-	client := must(connectGoSDK(t, listen(t, gomcp.NewStreamableHTTPHandler(func(*http.Request) *gomcp.Server { return srv }, nil)), http.DefaultClient, "", false))
+	url := listen(t, gomcp.NewStreamableHTTPHandler(func(*http.Request) *gomcp.Server { return srv }, nil))
+	client := must(connectGoSDK(t, url, http.DefaultClient, "", false))
 	for _, readOnly := range []bool{true, false} {
 		srv.AddTool(&gomcp.Tool{Name: "set", InputSchema: json.RawMessage(`{"type":"object"}`),
 			Annotations: &gomcp.ToolAnnotations{ReadOnlyHint: readOnly}},

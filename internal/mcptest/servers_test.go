@@ -86,7 +86,8 @@ func serveGoSDK(engine *core.Engine, c config, s *shop) serving {
 					return &gomcp.CallToolResult{RequestState: a.state, InputRequests: gomcp.InputRequestMap{"confirm": &gomcp.ElicitParams{
 						Mode: "form", Message: a.asks, RequestedSchema: json.RawMessage(anything)}}}, nil, nil
 				}
-				result := &gomcp.CallToolResult{Meta: a.meta, Content: []gomcp.Content{&gomcp.TextContent{Text: a.text}}, IsError: a.isError}
+				result := goText(a.text)
+				result.Meta, result.IsError = a.meta, a.isError
 				if a.structured != "" {
 					result.StructuredContent = json.RawMessage(a.structured)
 				}
@@ -166,9 +167,10 @@ func serveMCPGo(engine *core.Engine, c config, s *shop) serving {
 	srv.AddPrompt(mcp.NewPrompt("greet"), func(context.Context, mcp.GetPromptRequest) (*mcp.GetPromptResult, error) {
 		return mcp.NewGetPromptResult("hello", nil), nil
 	})
-	srv.AddResource(mcp.NewResource("shop://stock", "stock"), func(context.Context, mcp.ReadResourceRequest) ([]mcp.ResourceContents, error) {
-		return []mcp.ResourceContents{mcp.TextResourceContents{URI: "shop://stock", Text: "full"}}, nil
-	})
+	srv.AddResource(mcp.NewResource("shop://stock", "stock"),
+		func(context.Context, mcp.ReadResourceRequest) ([]mcp.ResourceContents, error) {
+			return []mcp.ResourceContents{mcp.TextResourceContents{URI: "shop://stock", Text: "full"}}, nil
+		})
 	return serving{
 		http: func(sessions bool) http.Handler {
 			return server.NewStreamableHTTPServer(srv, server.WithStateLess(!sessions))
