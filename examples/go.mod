@@ -10,18 +10,21 @@ require (
 	github.com/gofiber/fiber/v2 v2.52.15
 	github.com/gofiber/fiber/v3 v3.3.0
 	github.com/golang-jwt/jwt/v5 v5.3.1
+	github.com/google/jsonschema-go v0.4.3
 	github.com/idem-go/idem v0.0.0
 	github.com/idem-go/idem/amqpidem v0.0.0
 	github.com/idem-go/idem/core/store/sqlstore v0.0.0
 	github.com/idem-go/idem/echo5idem v0.0.0
 	github.com/idem-go/idem/fiber3idem v0.0.0
 	github.com/idem-go/idem/grpcidem v0.0.0
+	github.com/idem-go/idem/mcpidem v0.0.0
 	github.com/idem-go/idem/otelidem v0.0.0
 	github.com/idem-go/idem/outbox v0.0.0
 	github.com/idem-go/idem/promidem v0.0.0
 	github.com/jackc/pgx/v5 v5.12.0
 	github.com/labstack/echo/v4 v4.16.0
 	github.com/labstack/echo/v5 v5.4.4
+	github.com/modelcontextprotocol/go-sdk v1.8.0
 	github.com/prometheus/client_golang v1.24.1
 	github.com/prometheus/client_model v0.6.3
 	github.com/prometheus/common v0.71.0
@@ -94,6 +97,8 @@ require (
 	github.com/quic-go/quic-go v0.59.0 // indirect
 	github.com/remyoudompheng/bigfft v0.0.0-20230129092748-24d4a6f8daec // indirect
 	github.com/rivo/uniseg v0.2.0 // indirect
+	github.com/segmentio/asm v1.1.3 // indirect
+	github.com/segmentio/encoding v0.5.4 // indirect
 	github.com/tinylib/msgp v1.6.4 // indirect
 	github.com/twitchyliquid64/golang-asm v0.15.1 // indirect
 	github.com/ugorji/go/codec v1.3.1 // indirect
@@ -101,6 +106,7 @@ require (
 	github.com/valyala/fasthttp v1.76.0 // indirect; with Done of earlier ones, a net/http handler in Fiber has a data race at shutdown
 	github.com/valyala/fasttemplate v1.2.2 // indirect
 	github.com/x448/float16 v0.8.4 // indirect
+	github.com/yosida95/uritemplate/v3 v3.0.2 // indirect
 	go.mongodb.org/mongo-driver/v2 v2.5.0 // indirect
 	go.opentelemetry.io/auto/sdk v1.2.1 // indirect
 	go.opentelemetry.io/otel v1.47.0 // indirect
@@ -150,3 +156,5 @@ replace github.com/idem-go/idem/otelidem => ../otelidem
 replace github.com/idem-go/idem/promidem => ../promidem
 
 replace github.com/idem-go/idem/grpcidem => ../grpcidem
+
+replace github.com/idem-go/idem/mcpidem => ../mcpidem

@@ -22,7 +22,8 @@ func TestFaults(t *testing.T) {
 		SharedByAllCallers: true, Authorize: true, Tools: map[string]mcpkit.Rule{"pay": 9},
 		Policy: core.TaskPolicy{Name: "n", Presence: core.Optional, Linger: time.Second, Duplicate: core.Reject(""), ResultLimit: -1}})
 	for _, field := range []string{"Name: is \"a/b\"", "Policy: has the Name", "Policy: has a Presence", "Policy: has a Linger",
-		"User: is set", "Default: is unknown", "Tools: has an unknown rule for pay", "Window: is negative", "Authorize: has no effect", "ResultLimit"} {
+		"User: is set", "Default: is unknown", "Tools: has an unknown rule for pay", "Window: is negative",
+		"Authorize: has no effect", "ResultLimit"} {
 		require.ErrorContains(t, err, field)
 	}
 	fault, ok := errors.AsType[*core.ConfigError](err)

@@ -2,6 +2,7 @@ package mcptest
 
 import (
 	"context"
+	cryptorand "crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -65,6 +66,9 @@ func serveChaos(sdk string) error {
 	s := newShop()
 	s.more = []tool{{name: "transfer", handle: func(ctx context.Context, c *call) said {
 		id := core.RunFrom(ctx).ID().String() // the same at each attempt
+		if core.RunFrom(ctx).ID() == (store.ID{}) {
+			id = cryptorand.Text() // nobody guards it
+		}
 		response, err := http.PostForm(os.Getenv("IDEM_MCPTEST_BANK"), url.Values{"id": {id}, "item": {fmt.Sprint(c.arguments["item"])}})
 		if err != nil {
 			return said{err: err}
