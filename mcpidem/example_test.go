@@ -48,13 +48,13 @@ func Example() {
 			fmt.Println(err)
 			return
 		}
-		fmt.Println(result.Content[0].(*mcp.TextContent).Text, result.Meta[mcpidem.ReplayedMeta], result.Meta[mcpidem.RefusedMeta])
+		fmt.Println(result.Meta[mcpidem.ReplayedMeta], result.Meta[mcpidem.RefusedMeta])
 	}
 	// Output:
 	// paid 5
-	// receipt-17 <nil> <nil>
-	// receipt-17 true <nil>
-	// This call was not carried out, because its idempotency key belongs to a call with other arguments: to get the result of that call, repeat it with its own arguments, else tell the person. <nil> key_reused
+	// <nil> <nil>
+	// true <nil>
+	// <nil> key_reused
 }
 
 // The smallest server, as docs/agents.md shows it.

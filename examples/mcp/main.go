@@ -135,7 +135,8 @@ func (b *bookshop) addTo(server *mcp.Server) {
 	add := func(name, description string, handler mcp.ToolHandlerFor[action, any]) {
 		mcp.AddTool(server, &mcp.Tool{Name: name, Description: description, InputSchema: schema}, handler)
 	}
-	mcp.AddTool(server, &mcp.Tool{Name: "books", Description: "Lists the books.", Annotations: &mcp.ToolAnnotations{ReadOnlyHint: true}},
+	reads := &mcp.ToolAnnotations{ReadOnlyHint: true}
+	mcp.AddTool(server, &mcp.Tool{Name: "books", Description: "Lists the books.", Annotations: reads},
 		func(context.Context, *mcp.CallToolRequest, struct{}) (*mcp.CallToolResult, any, error) {
 			return text("Emma, Middlemarch, Ulysses"), nil, nil
 		})
@@ -152,7 +153,8 @@ func (b *bookshop) pay(_ context.Context, call *mcp.CallToolRequest, in action) 
 	switch {
 	case !asked:
 		b.done("asked the person")
-		question := &mcp.ElicitParams{Mode: "form", Message: "Pay for " + in.Book + "?", RequestedSchema: &jsonschema.Schema{Type: "object"}}
+		yesOrNo := &jsonschema.Schema{Type: "object"}
+		question := &mcp.ElicitParams{Mode: "form", Message: "Pay for " + in.Book + "?", RequestedSchema: yesOrNo}
 		return &mcp.CallToolResult{InputRequests: mcp.InputRequestMap{"confirm": question}}, nil, nil
 	case answer.Action != "accept":
 		return text("not paid: the person does not want to"), nil, nil
