@@ -19,8 +19,8 @@ type mcpOrder struct {
 	Quantity int    `json:"quantity"`
 }
 
-// BenchmarkMCP is what a guard adds to a call of a tool: over the go-sdk's transport in memory, with its client, and to mcp-go's handling of a
-// message. The server has twenty tools.
+// BenchmarkMCP is what a guard adds to a call of a tool: over the go-sdk's transport in memory, with its client, and to mcp-go's handling
+// of a message. The server has twenty tools.
 func BenchmarkMCP(b *testing.B) {
 	for _, sdk := range []struct {
 		name string
@@ -102,8 +102,8 @@ func openMCPGo(b *testing.B, guarded bool, ran *int) func(key string) error {
 	}
 	ctx := b.Context()
 	return func(key string) error {
-		message := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"order-7","arguments":{"sku":"4006381333931","quantity":2},` +
-			`"_meta":{"` + mcpgoidem.KeyMeta + `":"` + key + `"}}}`
+		message := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"order-7",` +
+			`"arguments":{"sku":"4006381333931","quantity":2},"_meta":{"` + mcpgoidem.KeyMeta + `":"` + key + `"}}}`
 		if answer, ok := s.HandleMessage(ctx, []byte(message)).(mcp.JSONRPCError); ok {
 			return fmt.Errorf("%s", answer.Error.Message)
 		}

@@ -52,8 +52,8 @@ type Config struct {
 	// for operators, is "DO name/tool".
 	Name string
 
-	// Policy is that of a task, see [core.Engine.Task]. Its Name, Presence and Linger must be zero. A zero Duplicate is
-	// core.Wait(30 * time.Second).
+	// Policy is that of a task, see [core.Engine.Task]. Its Name, Presence and Linger must be zero. A zero Duplicate,
+	// which core.Replay() is, means core.Wait(30 * time.Second).
 	Policy core.TaskPolicy
 
 	// Tools are the rules of tools, by name. They go before Rule and the hints.

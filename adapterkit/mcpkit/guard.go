@@ -71,6 +71,7 @@ type Guard struct {
 // taskOf says of which calls a task is.
 type taskOf struct {
 	tool        string
+	presence    core.Presence
 	byArguments bool
 }
 
@@ -100,7 +101,6 @@ func New(engine *core.Engine, c Config) (*Guard, error) {
 	} else if c.Policy.Duplicate == (core.Duplicate{}) {
 		c.Policy.Duplicate = core.Wait(DefaultWait)
 	}
-	c.Policy.Presence = core.Optional // calls without a key are refused here
 	c.Policy.Linger = max(cmp.Or(c.Linger, time.Minute), 0)
 	c.Policy.Name = "the name of a tool"
 	_, err := engine.Task(c.Policy)
@@ -172,11 +172,16 @@ func (g *Guard) Do(ctx context.Context, call *Call, handler func(context.Context
 		return nil, refusal
 	}
 	c := core.Call{Key: key}
-	task := g.task(taskOf{tool: call.Tool})
+	of := taskOf{tool: call.Tool, presence: core.Optional}
+	if call.Rule == Required {
+		of.presence = core.Required
+	}
+	task := g.task(of)
 	if key != "" || call.Rule == Arguments {
 		text := adapter.AppendJSON(nil, arguments, g.leftOut()...)
 		if key == "" {
-			task = g.task(taskOf{call.Tool, true})
+			of.byArguments = true
+			task = g.task(of)
 			c.Key = "arguments\n" + task.Digest(text) // no other key has a line feed
 		} else {
 			sum := sha256.Sum256(text)
@@ -241,11 +246,8 @@ func (g *Guard) key(call *Call, arguments []byte) (string, *core.Refusal) {
 			key = call.Key()
 		}
 	}
-	switch {
-	case err != nil || !isKey(key):
+	if err != nil || !isKey(key) {
 		return "", core.NewRefusal(codes.KeyInvalid, err)
-	case key == "" && call.Rule == Required:
-		return "", core.NewRefusal(codes.KeyMissing, nil)
 	}
 	return key, nil
 }
@@ -292,7 +294,7 @@ func (g *Guard) task(of taskOf) *core.Task {
 		return task.(*core.Task)
 	}
 	policy := g.config.Policy
-	policy.Name = g.config.Name + "/" + of.tool
+	policy.Name, policy.Presence = g.config.Name+"/"+of.tool, of.presence
 	if of.byArguments {
 		policy.Retention = cmp.Or(g.config.Window, defaultWindow)
 	}

@@ -386,6 +386,7 @@ func TestRefusals(t *testing.T) {
 	c.Default = mcpkit.Required
 	each(t, c, func(r *rig) {
 		refused(r, nil, "key_missing", "must send")
+		require.Equal(r, 1, r.engine.Count(core.Refused, "DO shop/order"))
 		refused(r, key(1), "key_invalid", "255 bytes")
 		r.engine.NextIsRunning(time.Minute)
 		refused(r, key("k-1"), "in_progress", "call this tool again with exactly the same arguments and the same idempotency key in 1 s")

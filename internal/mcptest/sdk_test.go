@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idem/core"
+	"github.com/idem-go/idem/core/codes"
 	"github.com/idem-go/idem/idemtest"
 	"github.com/idem-go/idem/mcpgoidem"
 	"github.com/idem-go/idem/mcpidem"
@@ -155,4 +156,51 @@ func TestToolsComeAndGo(t *testing.T) {
 		}
 		require.Equal(t, !readOnly, g.replayed())
 	}
+}
+
+// Arguments that fit the schema, and not the tool's type, are no call either.
+func TestArgumentsOfAnotherType(t *testing.T) {
+	engine := idemtest.New(t, core.Config{})
+	guard := mcpidem.MustNew(engine.Engine, mcpidem.Config{Name: "shop", SharedByAllCallers: true,
+		Failed: func(*gomcp.CallToolResult) bool { return false }})
+	srv := gomcp.NewServer(&gomcp.Implementation{Name: "shop", Version: "1"}, nil)
+	srv.AddReceivingMiddleware(guard.Middleware)
+	gomcp.AddTool(srv, &gomcp.Tool{Name: "pay", InputSchema: json.RawMessage(`{"type":"object"}`)},
+		func(context.Context, *gomcp.CallToolRequest, struct{ Amount int }) (*gomcp.CallToolResult, any, error) {
+			return goText("paid"), nil, nil
+		})
+	url := listen(t, gomcp.NewStreamableHTTPHandler(func(*http.Request) *gomcp.Server { return srv }, nil))
+	client := must(connectGoSDK(t, url, http.DefaultClient, "", false))
+	for _, amount := range []string{`"five"`, `"five"`, `5`} {
+		g := must(client.call(t.Context(), &params{Name: "pay", Arguments: json.RawMessage(`{"Amount":` + amount + `}`), Meta: key("k-1")}))
+		require.False(t, g.replayed())
+		require.Empty(t, g.refused())
+		require.Equal(t, amount != "5", g.IsError)
+	}
+}
+
+// Outer middleware finds the refusal, with its cause.
+func TestOuterMiddleware(t *testing.T) {
+	engine := idemtest.New(t, core.Config{})
+	guard := mcpidem.MustNew(engine.Engine, mcpidem.Config{Name: "shop", SharedByAllCallers: true})
+	srv := gomcp.NewServer(&gomcp.Implementation{Name: "shop", Version: "1"}, nil)
+	var seen error
+	outer := func(next gomcp.MethodHandler) gomcp.MethodHandler {
+		return func(ctx context.Context, method string, r gomcp.Request) (gomcp.Result, error) {
+			result, err := next(ctx, method, r)
+			if called, ok := result.(*gomcp.CallToolResult); ok {
+				seen = called.GetError()
+			}
+			return result, err
+		}
+	}
+	srv.AddReceivingMiddleware(outer, guard.Middleware)
+	gomcp.AddTool(srv, &gomcp.Tool{Name: "pay"},
+		func(context.Context, *gomcp.CallToolRequest, struct{}) (*gomcp.CallToolResult, any, error) { return goText("paid"), nil, nil })
+	url := listen(t, gomcp.NewStreamableHTTPHandler(func(*http.Request) *gomcp.Server { return srv }, nil))
+	client := must(connectGoSDK(t, url, http.DefaultClient, "", false))
+	engine.Fail(idemtest.Acquire)
+	must(client.call(t.Context(), &params{Name: "pay", Arguments: json.RawMessage(`{}`), Meta: key("k-1")}))
+	require.ErrorIs(t, seen, codes.StoreUnavailable)
+	require.ErrorIs(t, seen, idemtest.ErrFailing)
 }
