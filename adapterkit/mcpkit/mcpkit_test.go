@@ -3,6 +3,7 @@ package mcpkit_test
 import (
 	"context"
 	"errors"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -53,6 +54,21 @@ func TestTexts(t *testing.T) {
 	meta, text := g.Refused(core.NewRefusal(codes.KeyReused, nil), new(mcpkit.Call))
 	require.NotContains(t, meta, mcpkit.RetryAfterMeta)
 	require.Contains(t, text, "repeat it with its own arguments")
+}
+
+// docs/agents.md shows the sentences as they are.
+func TestPage(t *testing.T) {
+	page, err := os.ReadFile("../../docs/agents.md")
+	require.NoError(t, err)
+	require.Contains(t, string(page), mcpkit.KeyDescription)
+	g := newGuard(t, mcpkit.Config{Name: "shop", Argument: "action_id"})
+	for _, code := range []codes.Code{codes.InProgress, codes.Duplicate, codes.ResultUnavailable, codes.Uncertain, codes.KeyReused,
+		codes.KeyMissing, codes.KeyInvalid, codes.UserMissing, codes.NotAuthorized, codes.StoreUnavailable, codes.ShuttingDown,
+		codes.Unfinished} {
+		_, text := g.Refused(core.NewRefusal(code, nil), new(mcpkit.Call))
+		require.Contains(t, string(page), "`"+code+"`")
+		require.Contains(t, string(page), "| "+text+" |", code)
+	}
 }
 
 // A refusal that a tool has from a service further down, or a run that is ended from outside, is told in the words of ours.

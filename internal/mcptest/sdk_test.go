@@ -196,7 +196,9 @@ func TestOuterMiddleware(t *testing.T) {
 	}
 	srv.AddReceivingMiddleware(outer, guard.Middleware)
 	gomcp.AddTool(srv, &gomcp.Tool{Name: "pay"},
-		func(context.Context, *gomcp.CallToolRequest, struct{}) (*gomcp.CallToolResult, any, error) { return goText("paid"), nil, nil })
+		func(context.Context, *gomcp.CallToolRequest, struct{}) (*gomcp.CallToolResult, any, error) {
+			return goText("paid"), nil, nil
+		})
 	url := listen(t, gomcp.NewStreamableHTTPHandler(func(*http.Request) *gomcp.Server { return srv }, nil))
 	client := must(connectGoSDK(t, url, http.DefaultClient, "", false))
 	engine.Fail(idemtest.Acquire)
