@@ -70,7 +70,7 @@ func connectGoSDK(tb testing.TB, url string, h *http.Client, child string, legac
 	}
 	var options gomcp.ClientSessionOptions
 	if legacy {
-		options.ProtocolVersion = "2025-11-25"
+		options.ProtocolVersion = lastWithSessions
 	}
 	session, err := c.Connect(tb.Context(), t, &options)
 	if err != nil {
@@ -129,17 +129,16 @@ func connectMCPGo(tb testing.TB, url string, h *http.Client, child string, legac
 	} else if t, err = transport.NewStreamableHTTP(url, transport.WithHTTPBasicClient(h)); err != nil {
 		return nil, err
 	}
-	options := []client.ClientOption{client.WithElicitationHandler(confirms{})}
-	if legacy {
-		options = append(options, client.WithLegacyProtocolOnly())
-	}
-	c := client.NewClient(t, options...)
+	c := client.NewClient(t, client.WithElicitationHandler(confirms{}))
 	if err := c.Start(tb.Context()); err != nil {
 		return nil, err
 	}
 	tb.Cleanup(func() { _ = c.Close() })
 	request := mcp.InitializeRequest{}
 	request.Params.ClientInfo = mcp.Implementation{Name: "agent", Version: "1"}
+	if legacy {
+		request.Params.ProtocolVersion = lastWithSessions
+	}
 	if _, err := c.Initialize(tb.Context(), request); err != nil {
 		return nil, err
 	}
@@ -184,7 +183,11 @@ func command(sdk string) *exec.Cmd {
 	return cmd
 }
 
-const modern = "2026-07-28"
+// Versions of the protocol.
+const (
+	lastWithSessions = "2025-11-25"
+	modern           = "2026-07-28"
+)
 
 // must is for what can't fail.
 func must[T any](value T, err error) T {
