@@ -142,6 +142,22 @@ func TestStepsAreKept(t *testing.T) {
 	require.Equal(t, 1, steps)
 }
 
+// No arguments are empty ones.
+func TestNoArguments(t *testing.T) {
+	g := newGuard(t, mcpkit.Config{Name: "shop"})
+	runs := 0
+	for _, arguments := range []string{"", "null", "{}", " { } "} {
+		c := call("k-1")
+		c.Arguments = []byte(arguments)
+		_, refusal := g.Do(t.Context(), c, func(context.Context) mcpkit.Outcome {
+			runs++
+			return mcpkit.Outcome{Result: func() ([]byte, error) { return []byte("{}"), nil }}
+		})
+		require.Nil(t, refusal, arguments)
+	}
+	require.Equal(t, 1, runs)
+}
+
 // A result that can't be encoded is remembered without it.
 func TestNotEncoded(t *testing.T) {
 	g := newGuard(t, mcpkit.Config{Name: "shop"})
