@@ -10,7 +10,7 @@ require (
 	github.com/mark3labs/mcp-go v1.2.0
 	github.com/modelcontextprotocol/go-sdk v1.8.0
 	github.com/stretchr/testify v1.11.1
-	modernc.org/sqlite v1.60.1
+	modernc.org/sqlite v1.46.2
 )
 
 require (
@@ -34,7 +34,7 @@ require (
 	golang.org/x/text v0.41.0 // indirect
 	golang.org/x/time v0.15.0 // indirect
 	gopkg.in/yaml.v3 v3.0.1 // indirect
-	modernc.org/libc v1.80.1 // indirect
+	modernc.org/libc v1.70.0 // indirect
 	modernc.org/mathutil v1.7.1 // indirect
 	modernc.org/memory v1.12.1 // indirect
 )

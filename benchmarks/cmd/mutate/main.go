@@ -4,6 +4,7 @@
 // says which mutants no test catches. It is started in the folder of its module, and leaves the files there as they are.
 //
 //	mutate -n 60 -seed 2026-01-31      sixty mutants; for the same commit and seed they are the same
+//	mutate -rooms 'idem$'              only in folders whose names match
 //	mutate -out FILE                   adds the results to a file, and tries no mutant again that has one there
 //
 // A mutant negates a condition, drops a statement or a case, swaps an operator, adds one to a constant, or returns a zero
@@ -94,20 +95,25 @@ func main() {
 	n := flag.Int("n", 60, "how many `mutants`")
 	seed := flag.String("seed", "", "the `text` that chooses them")
 	out := flag.String("out", os.DevNull, "the `file` of results")
+	where := flag.String("rooms", "", "the `pattern` of the folders that get mutants")
 	least := flag.Int("least", 0, "how many `percent` must be caught")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	err := syscall.Setrlimit(syscall.RLIMIT_AS, &syscall.Rlimit{Cur: memory, Max: memory}) // go test inherits it
 	if err == nil {
-		err = run(ctx, *n, *seed, *out, *least)
+		err = run(ctx, *n, *seed, *where, *out, *least)
 	}
 	if err != nil {
 		log.Fatal(err)
 	}
 }
 
-func run(ctx context.Context, n int, seed, out string, least int) error {
+func run(ctx context.Context, n int, seed, where, out string, least int) error {
+	wanted, err := regexp.Compile(where)
+	if err != nil {
+		return err
+	}
 	results, err := os.OpenFile(out, os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o644)
 	if err != nil {
 		return err
@@ -121,6 +127,10 @@ func run(ctx context.Context, n int, seed, out string, least int) error {
 	rooms, err := findRooms(ctx, seed)
 	if err != nil {
 		return err
+	}
+	rooms = slices.DeleteFunc(rooms, func(r *room) bool { return !wanted.MatchString(r.dir) })
+	if len(rooms) == 0 {
+		return fmt.Errorf("no package is in a folder that matches %q", where)
 	}
 	for _, r := range rooms { // go caches what passes
 		if result, err := r.test(ctx, os.Getenv("GOFLAGS")); result != survived {

@@ -4,37 +4,45 @@ import (
 	"context"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"time"
-
-	"github.com/redis/rueidis"
 )
 
 // batcher is a client that sends the commands of concurrent callers together. Most of what a call
 // costs the client, and much of what it costs the server, are system calls, and rueidis alone makes
-// one for nearly every command.
+// one for nearly every command; go-redis takes a connection for each caller.
 //
 // The first caller of a batch lets all goroutines run that are ready, and then sends what they have
 // added. So a batch is as large as the process is busy: where nothing else is ready to run, a command is
 // sent at once. Where thousands are ready, the first caller's turn may come after all their deadlines. So a batch that is
 // full is sent by the caller that has filled it, and one that is older than [batchAge] by a timer.
 type batcher struct {
-	rueidis.Client
+	Client
 	// turn, unless nil, is held while a batch is under way that waits for replicas. Such a batch holds up what is after it
 	// on the connection. So all that comes meanwhile is the next batch, however full and old that one gets.
 	turn *sync.Mutex
 
 	mu    sync.Mutex
 	open  *batch // the one that commands can be added to; nil: none
-	spare *batch // one that was not shared, to be used again
 	timer *time.Timer
 }
 
-// batch is the commands that are sent together.
+// batch is the commands that are sent together. Batches are pooled, except those from which a caller has gone.
 type batch struct {
-	first    [2]rueidis.Completed // the commands of the first caller
-	commands []rueidis.Completed
-	answered chan struct{} // closed when the results are there; nil: there is one caller
-	results  []rueidis.RedisResult
+	commands []Command
+	answered chan struct{} // closed when the replies are there; nil: there is one caller
+	callers  atomic.Int32
+}
+
+var batches = sync.Pool{New: func() any { return &batch{commands: make([]Command, 0, batchMax)} }}
+
+// leave is called by each caller that needs the batch no more.
+func (o *batch) leave() {
+	if o.callers.Add(-1) == 0 {
+		clear(o.commands)
+		o.commands, o.answered = o.commands[:0], nil
+		batches.Put(o)
+	}
 }
 
 // batchMax is how many commands a batch has at most: callers have one or two. Nobody gets an answer before all have theirs.
@@ -46,32 +54,15 @@ const batchAge = time.Millisecond
 // inBatches returns a batcher, or client itself where batches do harm. In a batch for several nodes of a
 // cluster, all callers would wait for the slowest node. A client that follows redirections sends a batch again as
 // a whole, including what the server has carried out already.
-func inBatches(client rueidis.Client) rueidis.Client {
-	if client == nil || client.Mode() == rueidis.ClientModeCluster || followsRedirections(client) {
+func inBatches(client Client) Client {
+	if !client.OneServer() {
 		return client
 	}
 	return &batcher{Client: client}
 }
 
-func (b *batcher) Do(ctx context.Context, command rueidis.Completed) rueidis.RedisResult {
-	results := b.share(ctx, command)
-	if results == nil {
-		return b.Client.Do(ctx, command)
-	}
-	return results[0]
-}
-
-func (b *batcher) DoMulti(ctx context.Context, commands ...rueidis.Completed) []rueidis.RedisResult {
-	results := b.share(ctx, commands...)
-	if results == nil {
-		return b.Client.DoMulti(ctx, commands...)
-	}
-	return results
-}
-
-// share sends commands with those of other callers. It returns nil, and has sent nothing, if there are
-// no others. The end of ctx ends only the wait for an answer, not the batch.
-func (b *batcher) share(ctx context.Context, commands ...rueidis.Completed) []rueidis.RedisResult {
+// Do sends commands with those of other callers, if there are any. The end of ctx ends only the wait for an answer, not the batch.
+func (b *batcher) Do(ctx context.Context, commands []Command) {
 	o, at, sends := b.join(commands)
 	if at == 0 {
 		if b.turn == nil {
@@ -82,36 +73,38 @@ func (b *batcher) share(ctx context.Context, commands ...rueidis.Completed) []ru
 		}
 		var alone bool
 		if sends, alone = b.end(o); alone {
-			return nil
+			o.leave()
+			b.Client.Do(ctx, commands)
+			return
 		}
 	}
 	if sends {
 		b.send(context.WithoutCancel(ctx), o)
-		return o.results[at : at+len(commands)]
-	}
-	select {
-	case <-o.answered:
-		return o.results[at : at+len(commands)]
-	case <-ctx.Done():
-		failed := make([]rueidis.RedisResult, len(commands))
-		for i := range failed {
-			failed[i] = rueidis.NewErrorResult(ctx.Err())
+	} else {
+		select {
+		case <-o.answered:
+		case <-ctx.Done():
+			for i := range commands {
+				commands[i].Reply = Reply{Err: ctx.Err()}
+			}
+			return
 		}
-		return failed
 	}
+	for i := range commands {
+		commands[i].Reply = o.commands[at+i].Reply
+	}
+	o.leave()
 }
 
 // join adds commands to the open batch, or opens one. It returns the batch, how many commands were there before, and
 // whether the caller has filled it, and so has to send it.
-func (b *batcher) join(commands []rueidis.Completed) (o *batch, at int, sends bool) {
+func (b *batcher) join(commands []Command) (o *batch, at int, sends bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.open == nil {
-		o, b.spare = b.spare, nil
-		if o == nil {
-			o = &batch{}
-		}
-		o.commands = append(o.first[:0], commands...)
+		o = batches.Get().(*batch)
+		o.callers.Store(1)
+		o.commands = append(o.commands, commands...)
 		b.open = o
 		if b.turn != nil {
 			o.answered = make(chan struct{})
@@ -127,8 +120,8 @@ func (b *batcher) join(commands []rueidis.Completed) (o *batch, at int, sends bo
 	o = b.open
 	if o.answered == nil {
 		o.answered = make(chan struct{})
-		o.commands = append(make([]rueidis.Completed, 0, batchMax), o.commands...)
 	}
+	o.callers.Add(1)
 	at = len(o.commands)
 	o.commands = append(o.commands, commands...)
 	if len(o.commands) > batchMax-2 && b.turn == nil {
@@ -145,10 +138,7 @@ func (b *batcher) end(o *batch) (sends, alone bool) {
 	if b.open == o {
 		b.open, sends = nil, true
 	}
-	if alone = o.answered == nil; alone {
-		b.spare = o
-	}
-	return sends, alone
+	return sends, o.answered == nil
 }
 
 // sendOld sends the open batch in the place of its first caller.
@@ -166,6 +156,6 @@ func (b *batcher) sendOld() {
 }
 
 func (b *batcher) send(ctx context.Context, o *batch) {
-	o.results = b.Client.DoMulti(ctx, o.commands...)
+	b.Client.Do(ctx, o.commands)
 	close(o.answered)
 }

@@ -2,12 +2,9 @@ package redisstore
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/redis/rueidis"
 
 	"github.com/idem-go/idem/core/store"
 )
@@ -85,17 +82,15 @@ func (s *Store) replay(ctx context.Context, key string) (store.Grant, bool) {
 	}
 	// In the caller's own goroutine, for the answer is mostly in this process. If it is not, and
 	// the connection has just ended, this may wait for a new one.
-	message, err := s.client.DoCache(ctx, s.client.B().Get().Key(key).Cache(), f.ttl).ToMessage()
-	if err != nil && !rueidis.IsRedisNil(err) {
-		// The user lacks a permission that the cache needs, say.
-		if _, refused := rueidis.IsRedisErr(err); refused || errors.Is(err, rueidis.ErrDoCacheAborted) {
-			f.off.Store(true)
-			f.forget(key)
-		}
+	reply, cached := s.cache.GetCached(ctx, key, f.ttl)
+	if !cached {
+		f.off.Store(true)
+		defer f.forget(key)
+	}
+	if reply.Err != nil && reply.Err != ErrNil {
 		return store.Grant{}, false
 	}
-	text, _ := message.ToString() // empty if there is none
-	r, err := parseRecord(text, -1)
+	r, err := parseRecord(reply.Text, -1)                                    // empty if there is none
 	if err != nil || r.state != store.Done || r.outlives && r.result == "" { // which may have lost it
 		f.forget(key)
 		return store.Grant{}, false
@@ -109,10 +104,6 @@ func (s *Store) replay(ctx context.Context, key string) (store.Grant, bool) {
 	if id != r.about.ID { // an operator has forgotten the known one, say
 		f.forget(key)
 		return store.Grant{}, false
-	}
-	if message.CachePTTL() < 0 {
-		f.off.Store(true)
-		f.forget(key)
 	}
 	return r.grant(), true
 }

@@ -6,8 +6,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/redis/rueidis"
 )
 
 // calls makes the calls to the server, each of which returns when its context ends.
@@ -17,7 +15,7 @@ import (
 // contexts say. So each call runs in a goroutine of its own, which is left behind when the
 // context ends.
 type calls struct {
-	client rueidis.Client
+	client Client
 
 	left        atomic.Int32 // goroutines left behind
 	closed      atomic.Bool
@@ -55,15 +53,10 @@ func (withoutCancel) Deadline() (time.Time, bool) { return time.Time{}, false }
 func (withoutCancel) Done() <-chan struct{}       { return nil }
 func (withoutCancel) Err() error                  { return nil }
 
-// script is a *rueidis.Lua.
-type script interface {
-	Exec(ctx context.Context, client rueidis.Client, keys, args []string) rueidis.RedisResult
-}
-
 // command is a script to be run. It may still be under way when its caller has gone, so it
 // holds only strings, and no memory of the caller's.
 type command struct {
-	script script
+	script *script
 	key    string
 	args   [6]string
 	n      int // how many args there are
@@ -84,7 +77,8 @@ func (c *calls) call(ctx context.Context, do command) (a answer, repeated bool, 
 		if c.closed.Load() {
 			return a, repeated, errClosed
 		}
-		if a = c.handOff(ctx, do); a.answered() {
+		a = c.handOff(ctx, do)
+		if repeated = repeated || a.repeated; a.answered() {
 			return a, repeated, a.err
 		}
 		if ended := ctx.Err(); ended != nil {
@@ -113,8 +107,9 @@ type flight struct {
 	ctx       withoutDeadline // the caller's context
 	detached  withoutCancel   // the same, for a claim
 	command   command
-	keys      [1]string
-	pair      [2]rueidis.Completed // see claim
+	commands  [2]Command // what is sent, and its replies
+	words     [10]string // of what is sent
+	repeated  bool       // the client may have sent one of them twice
 	decided   atomic.Bool
 	answer    chan answer
 	goroutine func() // the method execute, allocated once
@@ -136,21 +131,31 @@ func (f *flight) execute() {
 	} else {
 		a = f.claim(&f.detached) // a late claim must be released, so its answer is waited for
 	}
+	a.repeated = f.repeated
 	if f.decided.CompareAndSwap(false, true) {
 		f.answer <- a
 		return
 	}
 	if do.owner != "" && a.number != 0 {
-		releaseScript.Exec(context.Background(), c.client, f.keys[:], []string{do.owner})
+		f.runScript(context.Background(), releaseScript, []string{do.owner})
 	}
 	c.left.Add(-1)
+}
+
+// do sends the first n of the flight's commands.
+func (f *flight) do(ctx context.Context, n int) {
+	f.calls.client.Do(ctx, f.commands[:n])
+	for i := range f.commands[:n] {
+		f.repeated = f.repeated || f.commands[i].Repeated
+	}
 }
 
 // recycle puts a flight whose answer has been received back into the pool.
 func (f *flight) recycle(a answer) answer {
 	if a.answered() {
 		f.calls, f.ctx, f.detached = nil, withoutDeadline{}, withoutCancel{}
-		f.command, f.keys, f.pair = command{}, [1]string{}, [2]rueidis.Completed{}
+		f.command, f.commands, f.words = command{}, [2]Command{}, [10]string{}
+		f.repeated = false
 		f.decided.Store(false)
 		flights.Put(f)
 	}
@@ -164,7 +169,7 @@ func (c *calls) handOff(ctx context.Context, do command) answer {
 	}
 	f := flights.Get().(*flight)
 	f.calls, f.ctx, f.detached = c, withoutDeadline{ctx}, withoutCancel{ctx}
-	f.command, f.keys[0] = do, do.key
+	f.command = do
 	go f.goroutine()
 	select {
 	case a := <-f.answer:

@@ -4,18 +4,17 @@ import (
 	"context"
 	"testing"
 
-	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 )
 
 // TestWhatIsLeftBehindIsBounded: a server that does not answer must not cost a goroutine for
 // each call that has ever been made.
 func TestWhatIsLeftBehindIsBounded(t *testing.T) {
-	c := &calls{}
 	answer := make(blocked)
+	c := &calls{client: answer}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	call := func() error { return c.handOff(ctx, command{script: answer}).err }
+	call := func() error { return c.handOff(ctx, command{script: renewScript}).err }
 	for range leftMax {
 		require.ErrorIs(t, call(), context.Canceled)
 	}
@@ -27,10 +26,14 @@ func TestWhatIsLeftBehindIsBounded(t *testing.T) {
 	c.wg.Wait()
 }
 
-// blocked is a script that waits until it is closed.
+// blocked is a client that waits until it is closed.
 type blocked chan struct{}
 
-func (b blocked) Exec(context.Context, rueidis.Client, []string, []string) rueidis.RedisResult {
+func (b blocked) Do(_ context.Context, commands []Command) {
 	<-b
-	return rueidis.NewErrorResult(context.Canceled)
+	commands[0].Err = context.Canceled
 }
+
+func (blocked) Nodes(context.Context) (map[string]Client, error)              { return nil, nil }
+func (blocked) OneServer() bool                                               { return true }
+func (blocked) Subscribe(context.Context, string, func(), func(string)) error { return nil }

@@ -5,8 +5,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/redis/rueidis"
-
 	"github.com/idem-go/idem/core/store"
 )
 
@@ -16,13 +14,12 @@ type answer struct {
 	record string // the record that is in the way of a claim; or what it has told of the operation of a claim that was made: see granted
 	left   int64  // its time to live, in ms; negative: for ever
 	err    error
+
+	repeated bool // the client may have sent the command twice
 }
 
 // answered reports whether the server has answered, with an error or without.
-func (a answer) answered() bool {
-	_, refused := rueidis.IsRedisErr(a.err)
-	return a.err == nil || refused
-}
+func (a answer) answered() bool { return a.err == nil || isServerError(a.err) }
 
 // claim makes a claim. SET claims a free key, or returns the record that is there (from Redis 7.0
 // on). PTTL, in the same round trip, returns how long that record is kept.
@@ -36,19 +33,16 @@ func (f *flight) claim(ctx context.Context) answer {
 	if c.scriptsOnly.Load() {
 		return f.run(ctx)
 	}
-	// Arbitrary commands count as writes: the client sends neither twice, nor to a replica.
-	b := c.client.B()
-	f.pair[0] = b.Arbitrary("SET").Keys(do.key).Args(do.args[0], "NX", "GET", "PX", do.args[1]).Build()
-	f.pair[1] = b.Arbitrary("PTTL").Keys(do.key).Build()
-	results := c.client.DoMulti(ctx, f.pair[:]...)
-	set, unconfirmed := confirmed(results[0])
-	pttl, _ := confirmed(results[1])
-	record, err := set.ToString()
+	words := append(f.words[:0], "SET", do.key, do.args[0], "NX", "GET", "PX", do.args[1], "PTTL", do.key)
+	f.commands = [2]Command{{Args: words[:7:7], Key: 1}, {Args: words[7:], Key: 1}}
+	f.do(ctx, 2)
+	set, pttl := &f.commands[0].Reply, &f.commands[1].Reply
+	record, err := set.Text, set.Err
 	switch {
-	case rueidis.IsRedisNil(err):
-		return answer{number: 1, err: unconfirmed}
+	case err == ErrNil:
+		return answer{number: 1, err: set.unconfirmed}
 	case err == nil:
-		if left, err := pttl.AsInt64(); err == nil && strings.HasPrefix(record, "D") && left >= 0 && left <= retention(record) {
+		if left := pttl.Number; pttl.Err == nil && strings.HasPrefix(record, "D") && left >= 0 && left <= retention(record) {
 			return answer{record: record, left: left}
 		}
 	case isUnknown(err):
@@ -64,37 +58,29 @@ func (f *flight) claim(ctx context.Context) answer {
 
 // run runs the script.
 func (f *flight) run(ctx context.Context) answer {
-	do := &f.command
-	result, unconfirmed := confirmed(do.script.Exec(ctx, f.calls.client, f.keys[:], do.args[:do.n]))
-	message, err := result.ToMessage()
-	if err != nil {
-		return answer{err: err}
-	}
-	if message.IsInt64() {
-		number, err := message.AsInt64()
-		if number != 0 && err == nil {
-			err = unconfirmed
+	reply := f.runScript(ctx, f.command.script, f.command.args[:f.command.n])
+	switch {
+	case reply.Err != nil:
+		return answer{err: reply.Err}
+	case reply.Parts == nil && reply.Text == "":
+		if reply.Number == 0 { // it has changed nothing
+			return answer{}
 		}
-		return answer{number: number, err: err}
-	}
-	parts, err := message.ToArray()
-	if err != nil || len(parts) != 2 {
+		return answer{number: reply.Number, err: reply.unconfirmed}
+	case len(reply.Parts) != 2:
 		return answer{err: errNoRecord}
 	}
-	if parts[0].IsInt64() { // the claim was made
-		number, err1 := parts[0].AsInt64()
-		told, err2 := parts[1].ToString()
-		if err1 != nil || err2 != nil || len(told) <= len(store.ID{}) {
+	first, second := &reply.Parts[0], &reply.Parts[1]
+	switch {
+	case first.Err != nil || second.Err != nil:
+		return answer{err: errNoRecord}
+	case first.Text == "": // the claim was made
+		if len(second.Text) <= len(store.ID{}) {
 			return answer{err: errNoRecord}
 		}
-		return answer{number: number, record: told, err: unconfirmed}
+		return answer{number: first.Number, record: second.Text, err: reply.unconfirmed}
 	}
-	record, err1 := parts[0].ToString()
-	left, err2 := parts[1].AsInt64()
-	if err1 != nil || err2 != nil {
-		return answer{err: errNoRecord}
-	}
-	return answer{record: record, left: left}
+	return answer{record: first.Text, left: second.Number}
 }
 
 // retention returns the retention in a record, in ms; zero if there is none, and for a record that outlives its result: whether it
@@ -108,15 +94,13 @@ func retention(record string) int64 {
 
 // isUnknown reports whether a server does not support SET with NX and GET together.
 func isUnknown(err error) bool {
-	_, is := rueidis.IsRedisErr(err)
-	return is && strings.Contains(err.Error(), "syntax error")
+	return isServerError(err) && strings.Contains(err.Error(), "syntax error")
 }
 
 // isReadOnly reports whether a server has refused to write, but may still read: it is out of
 // memory, a replica, can't save, or has too few replicas.
 func isReadOnly(err error) bool {
-	_, is := rueidis.IsRedisErr(err)
-	if !is {
+	if !isServerError(err) {
 		return false
 	}
 	switch code, _, _ := strings.Cut(err.Error(), " "); code {

@@ -15,6 +15,7 @@ import (
 	"github.com/idem-go/idem/core/store/redisstore"
 	"github.com/idem-go/idem/core/storetest"
 	"github.com/idem-go/idem/internal/backend"
+	"github.com/idem-go/idem/internal/clienttest"
 )
 
 // TestScripts: the suite, on a server that does not know the command for a claim.
@@ -25,7 +26,7 @@ func TestScripts(t *testing.T) {
 		tb.Cleanup(s.Close)
 		return s
 	}
-	storetest.Run(t, instances(t, backend.Redis(t), old), storetest.Features{Faulty: faulty(old)})
+	storetest.Run(t, clienttest.Instances(t, backend.Redis(t), old), storetest.Features{Faulty: clienttest.Faulty(backend.StartRedis, old)})
 }
 
 // TestStepsAreDeleted: they may tell of people, and are gone from the server with their operation.

@@ -15,6 +15,7 @@ import (
 	"github.com/idem-go/idem/core/store"
 	"github.com/idem-go/idem/core/store/redisstore"
 	"github.com/idem-go/idem/internal/backend"
+	"github.com/idem-go/idem/internal/clienttest"
 )
 
 const fingerprint = "c2a36fed15128e9e878583caaafefde9"
@@ -230,7 +231,7 @@ func TestScriptsAreSentAgain(t *testing.T) {
 // a number that the server refuses.
 func TestLongestSpans(t *testing.T) {
 	url := backend.Redis(t)
-	i := instances(t, url, openStore)(t)
+	i := clienttest.Instances(t, url, openStore)(t)
 	for _, span := range []time.Duration{1, 100 * 365 * 24 * time.Hour, math.MaxInt64} {
 		key := span.String()
 		c := newClaim()

@@ -8,7 +8,10 @@ import (
 )
 
 // SendsTogether reports whether a store on client sends the commands of concurrent callers together.
-func SendsTogether(client rueidis.Client) bool { return inBatches(client) != client }
+func SendsTogether(client rueidis.Client) bool { return (rueidisClient{client}).OneServer() }
+
+// Rueidis is the Client that [New] makes of client.
+func Rueidis(client rueidis.Client) Client { return rueidisClient{client} }
 
 // AwaitNative waits until the store knows that its server compares by itself.
 func AwaitNative(tb testing.TB, s *Store) {

@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,8 +9,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-
-	"github.com/redis/rueidis"
 
 	"github.com/idem-go/idem/core/store"
 )
@@ -63,7 +62,10 @@ func (s inspector) List(ctx context.Context, q store.Query, cursor string) (page
 	}
 	count = min(max(count, q.Size()), maxCount)
 	p, err := ask(ctx, s.Store, func(ctx context.Context) (p scanned, err error) {
-		nodes := s.client.Nodes()
+		nodes, err := s.client.Nodes(ctx)
+		if err != nil {
+			return p, err
+		}
 		addrs := slices.Sorted(maps.Keys(nodes))
 		// A master may have gone since. Another one has its records then, wherever it is in the order: the list begins again.
 		i, there := slices.BinarySearch(addrs, addr)
@@ -73,11 +75,11 @@ func (s inspector) List(ctx context.Context, q store.Query, cursor string) (page
 		for ; i < len(addrs); i, number = i+1, 0 {
 			node := nodes[addrs[i]]
 			if number == 0 && len(addrs) > 1 {
-				info, err := node.Do(ctx, node.B().Info().Section("replication").Build()).ToString()
-				if err != nil {
-					return p, err
+				info := ask1(ctx, node, "INFO", "replication")
+				if info.Err != nil {
+					return p, info.Err
 				}
-				if field(info, "role") != "master" {
+				if field(info.Text, "role") != "master" {
 					continue
 				}
 			}
@@ -111,69 +113,79 @@ var globEscaper = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`
 const maxCount = 1000
 
 // scan returns what one SCAN of a node finds, and its next cursor.
-func (s inspector) scan(ctx context.Context, node rueidis.Client, q *store.Query, cursor uint64, count int) (
+func (s inspector) scan(ctx context.Context, node Client, q *store.Query, cursor uint64, count int) (
 	page []store.Record, next uint64, err error) {
-	b := node.B()
 	notDone := len(q.States) > 0 && !slices.Contains(q.States, store.Done)
-	found, err := node.Do(ctx, b.Scan().Cursor(cursor).Match(globEscaper.Replace(q.Prefix)+"*").Count(int64(count)).Build()).AsScanEntry()
-	if err != nil {
-		return nil, 0, err
+	found := ask1(ctx, node, "SCAN", strconv.FormatUint(cursor, 10), "MATCH", globEscaper.Replace(q.Prefix)+"*",
+		"COUNT", strconv.Itoa(count))
+	switch {
+	case found.Err != nil:
+		return nil, 0, found.Err
+	case len(found.Parts) != 2:
+		return nil, 0, errNoScan
 	}
-	keys := found.Elements
-	if q.Match != nil {
-		keys = slices.DeleteFunc(keys, func(key string) bool { return !q.Match(key) })
+	if next, err = strconv.ParseUint(found.Parts[0].Text, 10, 64); err != nil {
+		return nil, 0, errNoScan
 	}
 	// What a record begins with tells whether it is wanted, mostly; the rest is asked of those that may be.
-	var commands rueidis.Commands
-	for _, key := range keys {
-		commands = append(commands, b.Getrange().Key(key).Start(0).End(int64(headMax)).Build())
+	var commands []Command
+	for _, key := range found.Parts[1].Parts {
+		if q.Match == nil || q.Match(key.Text) {
+			commands = append(commands, Command{Args: []string{"GETRANGE", key.Text, "0", strconv.Itoa(headMax)}, Key: 1})
+		}
 	}
-	heads := make([]string, 0, len(keys))
-	wanted := keys[:0]
-	for i, answer := range doMulti(ctx, node, commands) {
-		switch head, err := answer.ToString(); {
+	doAll(ctx, node, commands)
+	var wanted []Command // two for each
+	var heads []string
+	for i := range commands {
+		key, head := commands[i].Args[1], commands[i].Text
+		switch err := commands[i].Err; {
 		case err != nil && !isForeign(err):
 			return nil, 0, err
 		case err != nil || head == "" || head[0] == 'D' && notDone: // it is somebody else's, has gone, or is not wanted
 		case q.Brief && head[0] == 'D':
 			if r, err := parseRecord(head, -1); err == nil {
-				if told := r.told(keys[i], 0); q.Wants(&told) {
+				if told := r.told(key, 0); q.Wants(&told) {
 					page = append(page, told)
 				}
 			}
 		default:
-			wanted, heads = append(wanted, keys[i]), append(heads, head)
+			wanted = append(wanted, Command{Args: []string{"STRLEN", key}, Key: 1}, Command{Args: []string{"PTTL", key}, Key: 1})
+			heads = append(heads, head)
 		}
 	}
-	commands = nil
-	for _, key := range wanted {
-		commands = append(commands, b.Strlen().Key(key).Build(), b.Pttl().Key(key).Build())
-	}
-	answers := doMulti(ctx, node, commands)
-	for i, key := range wanted {
-		length, err1 := answers[2*i].AsInt64()
-		left, err2 := answers[2*i+1].AsInt64()
-		if err := errors.Join(err1, err2); err != nil {
-			if isForeign(err1) {
+	doAll(ctx, node, wanted)
+	for i, head := range heads {
+		length, left := &wanted[2*i], &wanted[2*i+1]
+		if err := cmp.Or(length.Err, left.Err); err != nil {
+			if isForeign(length.Err) {
 				continue // it has become somebody else's
 			}
 			return nil, 0, err
 		}
-		if r, err := parseRecord(heads[i], left); err == nil && left != -2 {
-			if told := r.told(key, int(length)-len(heads[i])+len(r.result)); q.Wants(&told) {
+		if r, err := parseRecord(head, left.Number); err == nil && left.Number != -2 {
+			if told := r.told(length.Args[1], int(length.Number)-len(head)+len(r.result)); q.Wants(&told) {
 				page = append(page, told)
 			}
 		}
 	}
-	return page, found.Cursor, nil
+	return page, next, nil
 }
 
-// doMulti sends commands, if there are any.
-func doMulti(ctx context.Context, node rueidis.Client, commands rueidis.Commands) []rueidis.RedisResult {
-	if len(commands) == 0 {
-		return nil
+var errNoScan = errors.New("redisstore: the server's answer to SCAN is none")
+
+// ask1 sends one command that has no key.
+func ask1(ctx context.Context, node Client, words ...string) Reply {
+	commands := []Command{{Args: words}}
+	node.Do(ctx, commands)
+	return commands[0].Reply
+}
+
+// doAll sends commands, if there are any.
+func doAll(ctx context.Context, node Client, commands []Command) {
+	if len(commands) > 0 {
+		node.Do(ctx, commands)
 	}
-	return node.DoMulti(ctx, commands...)
 }
 
 // isForeign reports whether the value under a key is no string, and so none of ours.

@@ -5,8 +5,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
-
-	"github.com/redis/rueidis"
 )
 
 // natives says which commands the server has that compare what stands under a key, and then act.
@@ -66,33 +64,33 @@ func (f *flight) settle(ctx context.Context) answer {
 	if do.known == "" {
 		return f.run(ctx)
 	}
-	b := f.calls.client.B()
 	switch {
 	case do.script != releaseScript:
 		if n.set.allowed() {
-			command := b.Arbitrary("SET").Keys(do.key).Args(do.args[2], "IFEQ", do.known, "PX", do.args[1])
-			return f.compare(ctx, &n.set, command.Build())
+			return f.compare(ctx, &n.set, "SET", do.key, do.args[2], "IFEQ", do.known, "PX", do.args[1])
 		}
 	case n.delifeq.allowed():
-		return f.compare(ctx, &n.delifeq, b.Arbitrary("DELIFEQ").Keys(do.key).Args(do.known).Build())
+		return f.compare(ctx, &n.delifeq, "DELIFEQ", do.key, do.known)
 	case n.delex.allowed():
-		return f.compare(ctx, &n.delex, b.Arbitrary("DELEX").Keys(do.key).Args("IFEQ", do.known).Build())
+		return f.compare(ctx, &n.delex, "DELEX", do.key, "IFEQ", do.known)
 	}
 	return f.run(ctx)
 }
 
 // compare runs a command that compares, and the script if the command has not acted and the script might. Any other error
 // may have come after the server acted: the script would not find the record, and call it lost.
-func (f *flight) compare(ctx context.Context, t *trial, command rueidis.Completed) answer {
-	result, unconfirmed := confirmed(f.calls.client.Do(ctx, command))
-	message, err := result.ToMessage()
+func (f *flight) compare(ctx context.Context, t *trial, words ...string) answer {
+	sent := &f.commands[0]
+	*sent = Command{Args: append(f.words[:0], words...), Key: 1}
+	f.do(ctx, 1)
+	err := sent.Err
 	switch {
 	case err == nil:
 		t.works.Store(true)
-		if n, err := message.AsInt64(); err != nil || n != 0 { // OK, or how many were deleted
-			return answer{number: 1, err: unconfirmed}
+		if sent.Text != "" || sent.Number != 0 { // OK, or how many were deleted
+			return answer{number: 1, err: sent.unconfirmed}
 		}
-	case rueidis.IsRedisNil(err):
+	case err == ErrNil:
 		t.works.Store(true)
 	case isUnknownCommand(err):
 		t.refused()
@@ -107,10 +105,10 @@ func (f *flight) compare(ctx context.Context, t *trial, command rueidis.Complete
 
 // isUnknownCommand reports whether a server does not know a command or its option, or the user may not run it.
 func isUnknownCommand(err error) bool {
-	if _, is := rueidis.IsRedisErr(err); !is {
+	if !isServerError(err) {
 		return false
 	}
 	text := err.Error()
-	return strings.HasPrefix(text, "NOPERM") || strings.Contains(text, "syntax error") || strings.Contains(text, "unknown command") ||
+	return isUnknown(err) || strings.HasPrefix(text, "NOPERM") || strings.Contains(text, "unknown command") ||
 		strings.Contains(text, "unsupported command")
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/idem-go/idem/core/store/redisstore"
 	"github.com/idem-go/idem/core/storetest"
 	"github.com/idem-go/idem/internal/backend"
+	"github.com/idem-go/idem/internal/clienttest"
 )
 
 // scriptsOnly is a client of a server that does not compare by itself.
@@ -36,7 +37,7 @@ func openNative(tb testing.TB, url string) *redisstore.Store {
 func TestValkey(t *testing.T) {
 	t.Parallel()
 	url := backend.StartValkey(t).URL()
-	beside := func(tb testing.TB) opener {
+	beside := func(tb testing.TB) func(tb testing.TB, url string) *redisstore.Store {
 		var opened atomic.Int32
 		return func(tb testing.TB, url string) *redisstore.Store {
 			if opened.Add(1)%2 == 1 {
@@ -49,11 +50,11 @@ func TestValkey(t *testing.T) {
 	}
 	t.Run("native", func(t *testing.T) {
 		t.Parallel()
-		storetest.Run(t, instances(t, url, openNative), storetest.Features{Faulty: faultyOn(backend.StartValkey, openNative)})
+		storetest.Run(t, clienttest.Instances(t, url, openNative), storetest.Features{Faulty: clienttest.Faulty(backend.StartValkey, openNative)})
 	})
 	t.Run("beside scripts", func(t *testing.T) {
 		t.Parallel()
-		storetest.Run(t, instances(t, url, beside(t)), storetest.Features{Faulty: faultyOn(backend.StartValkey, beside(t))})
+		storetest.Run(t, clienttest.Instances(t, url, beside(t)), storetest.Features{Faulty: clienttest.Faulty(backend.StartValkey, beside(t))})
 	})
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/idem-go/idem/core/store/redisstore"
 	"github.com/idem-go/idem/core/storetest"
 	"github.com/idem-go/idem/internal/backend"
+	"github.com/idem-go/idem/internal/clienttest"
 )
 
 // startReplicated starts a master and a replica.
@@ -31,7 +32,7 @@ func openWaiting(tb testing.TB, url string) *redisstore.Store {
 func TestWaitingForAReplica(t *testing.T) {
 	t.Parallel()
 	master, _ := startReplicated(t)
-	storetest.Run(t, instances(t, master.URL(), openWaiting), storetest.Features{})
+	storetest.Run(t, clienttest.Instances(t, master.URL(), openWaiting), storetest.Features{})
 }
 
 // TestWithoutAReplica: a call whose write no replica has is an error that does not say that the claim is lost. What stands can

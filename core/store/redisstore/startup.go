@@ -6,9 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
-
-	"github.com/redis/rueidis"
 )
 
 // startupTimeout bounds prepareServers.
@@ -21,39 +20,42 @@ func (s *Store) prepareServers() {
 	for _, t := range []*trial{&s.natives.set, &s.natives.delifeq, &s.natives.delex} {
 		t.refused() // until a server's version says more
 	}
-	for addr, node := range s.client.Nodes() {
-		if s.begin() != nil {
-			return
+	if s.begin() != nil {
+		return
+	}
+	go func() {
+		defer s.wg.Done()
+		ctx, cancel := context.WithTimeout(s.alive, startupTimeout)
+		defer cancel()
+		nodes, _ := s.client.Nodes(ctx)
+		var each sync.WaitGroup
+		for addr, node := range nodes {
+			each.Go(func() { s.prepare(ctx, addr, node) })
 		}
-		go func() {
-			defer s.wg.Done()
-			ctx, cancel := context.WithTimeout(s.alive, startupTimeout)
-			defer cancel()
-			b := node.B()
-			commands := rueidis.Commands{b.Info().Section("memory").Build(), b.Arbitrary("ACL", "WHOAMI").Build(),
-				b.Info().Section("server").Build()}
-			for _, source := range []string{aboutSource + acquireSource, renewSource, aboutSource + completeSource,
-				aboutSource + releaseSource, aboutSource + checkpointSource, watchSource} {
-				commands = append(commands, b.ScriptLoad().Script(source).Build())
-			}
-			answers := node.DoMulti(ctx, commands...)
-			info, _ := answers[0].ToString()
-			user, _ := answers[1].ToString()
-			version, _ := answers[2].ToString()
-			s.natives.learn(version)
-			for _, err := range []error{checkEviction(addr, info), checkPermissions(ctx, node, addr, user, s.replicated != nil)} {
-				if err != nil && ctx.Err() == nil {
-					s.warn(err)
-				}
-			}
-		}()
+		each.Wait()
+	}()
+}
+
+func (s *Store) prepare(ctx context.Context, addr string, node Client) {
+	commands := []Command{
+		{Args: []string{"INFO", "memory"}}, {Args: []string{"ACL", "WHOAMI"}}, {Args: []string{"INFO", "server"}}}
+	for _, script := range []*script{acquireScript, renewScript, completeScript, releaseScript, checkpointScript, watchScript} {
+		commands = append(commands, Command{Args: []string{"SCRIPT", "LOAD", script.source}})
+	}
+	node.Do(ctx, commands)
+	s.natives.learn(commands[2].Text)
+	for _, err := range []error{checkEviction(addr, commands[0].Text),
+		checkPermissions(ctx, node, addr, commands[1].Text, s.replicated != nil)} {
+		if err != nil && ctx.Err() == nil {
+			s.warn(err)
+		}
 	}
 }
 
 // checkPermissions returns an error if user, as which node is logged in, may not run a command that the store needs. It asks
 // the server by ACL DRYRUN. Where it may not, it runs the commands on a key that does not exist, in a form that changes
 // nothing.
-func checkPermissions(ctx context.Context, node rueidis.Client, addr, user string, waits bool) error {
+func checkPermissions(ctx context.Context, node Client, addr, user string, waits bool) error {
 	key := "idem:" + rand.Text() // Redis checks the permission for the command before that for the key
 	needed := [][]string{
 		{"EVAL", "return 1", "0"}, {"EVALSHA", strings.Repeat("0", 40), "0"}, {"GET", key}, {"SET", key, "", "XX", "PX", "1"}, {"DEL", key},
@@ -75,16 +77,17 @@ func checkPermissions(ctx context.Context, node rueidis.Client, addr, user strin
 
 // forbiddenCommands runs the commands, each after prefix, and returns those that the user may not run. understood is
 // false if the server refused any of them for itself, which under ACL DRYRUN says nothing about the user's permissions.
-func forbiddenCommands(ctx context.Context, node rueidis.Client, all [][]string, prefix ...string) (lacking []string, understood bool) {
-	var commands rueidis.Commands
+func forbiddenCommands(ctx context.Context, node Client, all [][]string, prefix ...string) (lacking []string, understood bool) {
+	var commands []Command
 	for _, words := range all {
-		commands = append(commands, node.B().Arbitrary(slices.Concat(prefix, words)...).Build())
+		commands = append(commands, Command{Args: slices.Concat(prefix, words)})
 	}
+	node.Do(ctx, commands)
 	understood = true
-	for i, answer := range node.DoMulti(ctx, commands...) {
-		text, err := answer.ToString()
-		if refusal, is := rueidis.IsRedisErr(err); is {
-			text, understood = refusal.Error(), false
+	for i := range commands {
+		text := commands[i].Text
+		if isServerError(commands[i].Err) {
+			text, understood = commands[i].Err.Error(), false
 		}
 		if strings.Contains(text, "permissions to run the") {
 			lacking = append(lacking, strings.ToLower(all[i][0]))

@@ -44,7 +44,7 @@ func TestCheckPermissions(t *testing.T) {
 				t.Fatalf("nothing is reported: %s", rights)
 			}
 		}
-		user, _ := s.client.Do(t.Context(), s.client.B().Arbitrary("ACL", "WHOAMI").Build()).ToString()
+		user := ask1(t.Context(), s.client, "ACL", "WHOAMI").Text
 		for _, user := range []string{user, ""} {
 			err := checkPermissions(t.Context(), s.client, server.Addr(), user, false)
 			if lacking == "" {
@@ -65,7 +65,7 @@ func TestCheckPermissions(t *testing.T) {
 
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	require.NoError(t, checkPermissions(ended, root, server.Addr(), "default", false), "what can't be looked at is not reported")
+	require.NoError(t, checkPermissions(ended, rueidisClient{root}, server.Addr(), "default", false), "what can't be looked at is not reported")
 }
 
 func TestCheckEviction(t *testing.T) {

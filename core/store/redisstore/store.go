@@ -32,10 +32,11 @@ var schemes = []string{"redis", "rediss", "unix", "valkey", "valkeys"}
 type Store struct {
 	calls
 	watches
-	finished *finished // nil: replays are not cached
-	claimed  claimed
-	owned    bool // Close closes the client
-	warn     func(error)
+	finished    *finished     // nil: replays are not cached
+	cache       CachingClient // where they are; not nil if finished is not
+	claimed     claimed
+	closeClient func() // which NewURL has made
+	warn        func(error)
 
 	replicated *replicated // nil: writes do not wait for replicas
 }
@@ -82,6 +83,14 @@ func New(client rueidis.Client, c Config) *Store {
 	if client == nil {
 		panic("redisstore: New was given no client")
 	}
+	return NewWithClient(rueidisClient{client}, c)
+}
+
+// NewWithClient is [New] for another client than rueidis'.
+func NewWithClient(client Client, c Config) *Store {
+	if client == nil {
+		panic("redisstore: NewWithClient was given no client")
+	}
 	s := configure(c)
 	if err := s.open(client); err != nil {
 		panic(err.Error())
@@ -102,12 +111,15 @@ func configure(c Config) *Store {
 		if limit <= 0 {
 			limit = 500 * time.Millisecond
 		}
-		s.replicated = &replicated{n: n, wait: []string{strconv.Itoa(n), strconv.FormatInt(ceil(limit), 10)}}
+		s.replicated = &replicated{n: n, wait: []string{"WAIT", strconv.Itoa(n), strconv.FormatInt(ceil(limit), 10)}}
 	}
 	return s
 }
 
-func (s *Store) open(client rueidis.Client) error {
+func (s *Store) open(client Client) error {
+	if s.cache, _ = client.(CachingClient); s.cache == nil {
+		s.finished = nil
+	}
 	s.client = inBatches(client)
 	if r := s.replicated; r != nil {
 		b, is := s.client.(*batcher)
@@ -156,7 +168,6 @@ func NewURL(url string, c Config) (*Store, error) {
 	o.Sentinel.Dialer, o.Sentinel.TLSConfig = o.Dialer, o.TLSConfig
 	o.Sentinel.TopologyRefreshInterval = 5 * time.Second // in case a sentinel's message is lost
 	s := configure(c)
-	s.owned = true
 	o.DisableCache = o.DisableCache || o.AlwaysRESP2 || s.finished == nil
 	// One connection to each server, so that what follows a call arrives after it.
 	o.PipelineMultiplex = -1
@@ -164,10 +175,11 @@ func NewURL(url string, c Config) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("redisstore: %w (at %s)", err, strings.Join(o.InitAddress, ", "))
 	}
-	if err := s.open(client); err != nil {
+	if err := s.open(rueidisClient{client}); err != nil {
 		client.Close()
 		return nil, err
 	}
+	s.closeClient = client.Close
 	return s, nil
 }
 
@@ -180,13 +192,11 @@ func (s *Store) Close() {
 	s.closed.Store(true)
 	s.mu.Unlock()
 	s.end()
-	if s.owned {
-		s.client.Close()
+	if s.closeClient != nil {
+		s.closeClient()
+		defer s.closeClient() // a connection that a call was making meanwhile
 	}
 	s.wg.Wait()
-	if s.owned {
-		s.client.Close() // a connection that a call was making meanwhile
-	}
 }
 
 // Acquire implements store.Store.
@@ -327,6 +337,5 @@ func (c *calls) run(ctx context.Context, do command) (a answer, repeated bool, e
 // isFull reports whether a server has refused a command for lack of memory. Before Redis 7,
 // a script's error is wrapped in another message.
 func isFull(err error) bool {
-	_, is := rueidis.IsRedisErr(err)
-	return is && strings.Contains(err.Error(), "OOM command not allowed")
+	return isServerError(err) && strings.Contains(err.Error(), "OOM command not allowed")
 }

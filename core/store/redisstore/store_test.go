@@ -1,10 +1,7 @@
 package redisstore_test
 
 import (
-	"context"
-	"maps"
-	"slices"
-	"strings"
+	"crypto/tls"
 	"testing"
 	"time"
 
@@ -17,6 +14,7 @@ import (
 	"github.com/idem-go/idem/core/store/redisstore"
 	"github.com/idem-go/idem/core/storetest"
 	"github.com/idem-go/idem/internal/backend"
+	"github.com/idem-go/idem/internal/clienttest"
 	"github.com/idem-go/idem/internal/leak"
 )
 
@@ -30,22 +28,36 @@ func TestMain(m *testing.M) {
 	leak.VerifyTestMain(m, ignored...)
 }
 
-func TestStandalone(t *testing.T) {
+func TestStores(t *testing.T) {
 	t.Parallel()
-	storetest.Run(t, instances(t, backend.Redis(t), openStore), storetest.Features{Faulty: faulty(openStore)})
+	clienttest.Stores(t, func(tb testing.TB, url string, config *tls.Config) *redisstore.Store {
+		if config == nil {
+			return openStore(tb, url)
+		}
+		s := redisstore.New(connect(tb, url, config), redisstore.Config{})
+		tb.Cleanup(s.Close)
+		return s
+	})
 }
 
-func TestCluster(t *testing.T) {
+func TestClient(t *testing.T) {
 	t.Parallel()
-	url := backend.StartRedisCluster(t).URL()
-	storetest.Run(t, instances(t, url, openStore), storetest.Features{})
-	_, err := redisstore.NewURL(url, redisstore.Config{WaitForReplicas: 1})
-	require.ErrorContains(t, err, "Config.WaitForReplicas needs")
+	clienttest.Run(t, func(tb testing.TB, url string, config *tls.Config) redisstore.Client {
+		return redisstore.Rueidis(connect(tb, url, config))
+	})
 }
 
-func TestSentinel(t *testing.T) {
-	t.Parallel()
-	storetest.Run(t, instances(t, backend.StartRedisSentinel(t).URL(), openStore), storetest.Features{})
+func connect(tb testing.TB, url string, config *tls.Config) rueidis.Client {
+	o, err := rueidis.ParseURL(url)
+	require.NoError(tb, err)
+	o.Dialer.Timeout, o.Dialer.KeepAlive, o.ConnWriteTimeout = 2*time.Second, time.Second, 3*time.Second
+	if o.PipelineMultiplex = -1; config != nil {
+		o.TLSConfig = config
+	}
+	client, err := rueidis.NewClient(o)
+	require.NoError(tb, err)
+	tb.Cleanup(client.Close)
+	return client
 }
 
 func TestWithClientSideCache(t *testing.T) {
@@ -53,7 +65,7 @@ func TestWithClientSideCache(t *testing.T) {
 	caching := func(tb testing.TB, url string) *redisstore.Store {
 		return openURL(tb, url, redisstore.Config{ClientSideCache: time.Minute})
 	}
-	storetest.Run(t, instances(t, backend.Redis(t), caching), storetest.Features{})
+	storetest.Run(t, clienttest.Instances(t, backend.Redis(t), caching), storetest.Features{})
 }
 
 func TestMiniredis(t *testing.T) {
@@ -66,65 +78,8 @@ func TestMiniredis(t *testing.T) {
 	}, storetest.Features{})
 }
 
-// opener opens a store, for as long as tb runs.
-type opener func(tb testing.TB, url string) *redisstore.Store
-
 func openStore(tb testing.TB, url string) *redisstore.Store {
 	return openURL(tb, url, redisstore.Config{})
-}
-
-// instances makes name spaces in a server or servers that others may use. What is in them is
-// removed when tb ends.
-func instances(tb testing.TB, url string, open opener) storetest.Factory {
-	all := "storetest:" + store.NewOwner().String() + ":"
-	tb.Cleanup(func() { unlink(tb, url, all) })
-	return func(tb testing.TB) storetest.Instance {
-		prefix := all + store.NewOwner().String() + ":"
-		peer := func() store.Store { return prefixed{open(tb, url), prefix} }
-		return storetest.Instance{Store: peer(), Peer: peer}
-	}
-}
-
-// faulty makes a store on a server that keeps what it has acknowledged, and is killed and
-// started again, or loses its connections.
-func faulty(open opener) func(tb testing.TB) (storetest.Instance, func()) {
-	return faultyOn(backend.StartRedis, open)
-}
-
-func faultyOn(start func(testing.TB, ...string) *backend.Server, open opener) func(tb testing.TB) (storetest.Instance, func()) {
-	return func(tb testing.TB) (storetest.Instance, func()) {
-		server := start(tb, "--appendonly", "yes", "--appendfsync", "always")
-		link := backend.NewProxy(tb, server.Addr())
-		url := link.URL(server.URL())
-		round := 0
-		disturb := func() {
-			round++
-			switch round % 5 {
-			case 0:
-				server.Kill()
-				server.Start()
-			case 1:
-				link.Cut()
-				link.Restore()
-			case 2:
-				awaitCut(link.CutAfter([]byte("EVALSHA")))
-			case 3:
-				awaitCut(link.CutAfter([]byte("R1;"))) // a claim
-			case 4:
-				awaitCut(link.CutAfter([]byte("D1;"))) // a result, of a record that the store knows
-			}
-		}
-		peer := func() store.Store { return open(tb, url) }
-		return storetest.Instance{Store: peer(), Peer: peer}, disturb
-	}
-}
-
-// awaitCut waits until the link is cut. If no call comes, the cut is left for the next round.
-func awaitCut(cut <-chan struct{}) {
-	select {
-	case <-cut:
-	case <-time.After(3 * time.Second):
-	}
 }
 
 func openURL(tb testing.TB, url string, config redisstore.Config) *redisstore.Store {
@@ -143,109 +98,4 @@ func openClient(tb testing.TB, url string) rueidis.Client {
 	require.NoError(tb, err)
 	tb.Cleanup(client.Close)
 	return client
-}
-
-// unlink removes the keys that begin with prefix.
-func unlink(tb testing.TB, url, prefix string) {
-	client := openClient(tb, url)
-	for _, key := range keys(tb, url, prefix) {
-		if err := client.Do(context.Background(), client.B().Unlink().Key(key).Build()).Error(); err != nil {
-			tb.Error(err)
-		}
-	}
-}
-
-// keys returns the keys that begin with prefix.
-func keys(tb testing.TB, url, prefix string) []string {
-	client := openClient(tb, url)
-	found := map[string]bool{} // a scan may show one twice
-	for _, node := range client.Nodes() {
-		for cursor := uint64(0); ; {
-			page, err := node.Do(context.Background(), node.B().Scan().Cursor(cursor).Match(prefix+"*").Count(1000).Build()).AsScanEntry()
-			if err != nil {
-				tb.Error(err)
-				break
-			}
-			for _, key := range page.Elements {
-				found[key] = true
-			}
-			if cursor = page.Cursor; cursor == 0 {
-				break
-			}
-		}
-	}
-	return slices.Collect(maps.Keys(found))
-}
-
-// prefixed is a name space. Keys are exact, and so they are behind a prefix.
-type prefixed struct {
-	*redisstore.Store
-	prefix string
-}
-
-func (p prefixed) Acquire(ctx context.Context, key string, c store.Claim) (store.Grant, error) {
-	return p.Store.Acquire(ctx, p.prefix+key, c)
-}
-
-func (p prefixed) Renew(ctx context.Context, key string, owner store.Owner, lease time.Duration) error {
-	return p.Store.Renew(ctx, p.prefix+key, owner, lease)
-}
-
-func (p prefixed) Complete(ctx context.Context, key string, owner store.Owner, result []byte, retention time.Duration) error {
-	return p.Store.Complete(ctx, p.prefix+key, owner, result, retention)
-}
-
-func (p prefixed) Release(ctx context.Context, key string, owner store.Owner) error {
-	return p.Store.Release(ctx, p.prefix+key, owner)
-}
-
-func (p prefixed) Abandon(ctx context.Context, key string, owner store.Owner) error {
-	return p.Store.Abandon(ctx, p.prefix+key, owner)
-}
-
-func (p prefixed) Capabilities() store.Capabilities {
-	can := p.Store.Capabilities()
-	watch := can.Watch
-	can.Watch = func(ctx context.Context, key string) (<-chan struct{}, func(), error) {
-		return watch(ctx, p.prefix+key)
-	}
-	can.Inspect = prefixedInspector{can.Inspect, p.prefix}
-	checkpoint, fail, outlive := can.Checkpoint, can.Fail, can.Outlive
-	can.Outlive = func(ctx context.Context, key string, owner store.Owner, result []byte, retention, known time.Duration) error {
-		return outlive(ctx, p.prefix+key, owner, result, retention, known)
-	}
-	can.Checkpoint = func(ctx context.Context, key string, owner store.Owner, steps []byte) error {
-		return checkpoint(ctx, p.prefix+key, owner, steps)
-	}
-	can.Fail = func(ctx context.Context, key string, owner store.Owner, goesOn bool) error {
-		return fail(ctx, p.prefix+key, owner, goesOn)
-	}
-	return can
-}
-
-type prefixedInspector struct {
-	store.Inspector
-	prefix string
-}
-
-func (p prefixedInspector) Lookup(ctx context.Context, key string) (store.Record, error) {
-	r, err := p.Inspector.Lookup(ctx, p.prefix+key)
-	r.Key = strings.TrimPrefix(r.Key, p.prefix)
-	return r, err
-}
-
-func (p prefixedInspector) List(ctx context.Context, q store.Query, cursor string) ([]store.Record, string, error) {
-	q.Prefix = p.prefix + q.Prefix
-	if match := q.Match; match != nil {
-		q.Match = func(key string) bool { return match(key[len(p.prefix):]) }
-	}
-	page, next, err := p.Inspector.List(ctx, q, cursor)
-	for i := range page {
-		page[i].Key = page[i].Key[len(p.prefix):]
-	}
-	return page, next, err
-}
-
-func (p prefixedInspector) Change(ctx context.Context, key string, expected store.Record, c store.Change) error {
-	return p.Inspector.Change(ctx, p.prefix+key, expected, c)
 }

@@ -5,8 +5,6 @@ import (
 	"context"
 	"errors"
 	"sync"
-
-	"github.com/redis/rueidis"
 )
 
 // channel is where the scripts publish the key of a watched run that has ended. All stores use
@@ -116,27 +114,7 @@ func (s *Store) wake(key string) {
 // receive is the goroutine of a subscription.
 func (s *Store) receive(sub *subscription) {
 	defer s.wg.Done()
-	ctx, cancel := context.WithCancel(s.alive)
-	defer cancel()
-	confirm := sync.OnceFunc(func() { close(sub.confirmed) })
-	hooked := rueidis.WithOnSubscriptionHook(ctx, func(e rueidis.PubSubSubscription) {
-		if e.Kind == "subscribe" {
-			confirm()
-		}
-	})
-	// When a subscription breaks, the client would subscribe again by itself, and messages
-	// published in between would be lost unnoticed. It does not once the context has ended.
-	hooked = rueidis.WithOnReceiveReturnHook(hooked, func(err error, _ rueidis.CommandClient) error {
-		cancel()
-		return err
-	})
-	// On a connection of its own: Redis bounds the output buffer of a subscribed connection, and
-	// closes it, with all answers that are on their way.
-	conn, release := s.client.Dedicate()
-	err := conn.Receive(hooked, conn.B().Subscribe().Channel(channel).Build(), func(m rueidis.PubSubMessage) {
-		s.wake(m.Message)
-	})
-	release()
+	err := s.client.Subscribe(s.alive, channel, func() { close(sub.confirmed) }, s.wake)
 	switch {
 	case s.alive.Err() != nil:
 		err = errClosed
