@@ -103,7 +103,8 @@ func (sh *shard) write(e *entry, t *texts) {
 		_ = append(b, t.result...)
 	}
 	e.key, e.result = uint32(len(t.key)), len(t.result)
-	e.fingerprint, e.policy, e.creator, e.remark = uint8(len(t.fingerprint)), uint8(len(t.policy)), uint8(len(t.creator)), uint8(len(t.remark))
+	e.fingerprint, e.policy = uint8(len(t.fingerprint)), uint8(len(t.policy))
+	e.creator, e.remark = uint8(len(t.creator)), uint8(len(t.remark))
 	if e.class != inLarge || before != inLarge {
 		sh.erase(e.number, before, block)
 	}

@@ -11,7 +11,8 @@ import (
 func TestClasses(t *testing.T) {
 	for n := 1; n <= largest; n++ {
 		class := classOf(n)
-		if size := classSize(class); int(class) >= classes || size < n || class > 0 && classSize(class-1) >= n || size > 64 && size*8 > n*9+8 {
+		size := classSize(class)
+		if int(class) >= classes || size < n || class > 0 && classSize(class-1) >= n || size > 64 && size*8 > n*9+8 {
 			t.Fatalf("%d bytes are in class %d, of %d", n, class, size)
 		}
 	}
