@@ -4,12 +4,12 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/idem-go/idem/core/store"
+	"github.com/idem-go/idem/internal/jitter"
 )
 
 // lateRuns lists the runs of an engine that the store has not taken at the first try. Callers of their operations are answered from
@@ -145,7 +145,7 @@ func (l *lateRuns) rest(u *unsettled) {
 	// Thousands of runs must not be a load for a store that has just come back.
 	longest := time.Second + time.Duration(len(l.byKey))*time.Millisecond
 	u.place.pause = min(max(2*u.place.pause, firstPause), longest)
-	d := u.place.pause/2 + rand.N(u.place.pause)
+	d := jitter.Spread(u.place.pause)
 	if u.place.timer == nil {
 		u.place.timer = time.AfterFunc(d, func() {
 			l.mu.Lock()

@@ -3,10 +3,10 @@ package core
 import (
 	"bytes"
 	"context"
-	"math/rand/v2"
 	"time"
 
 	"github.com/idem-go/idem/core/store"
+	"github.com/idem-go/idem/internal/jitter"
 )
 
 // wait is a key for which callers in this process wait. Its goroutine calls the store for all of them: it watches the
@@ -238,8 +238,7 @@ func (k *wait) pause(ctx context.Context, grant store.Grant, pauses, failures in
 			first, last = watchPause, lastWatchPause
 		}
 	}
-	d := min(first<<min(pauses, 8), last)
-	d = d/2 + rand.N(d) // so that the waiters of several processes do not march in step
+	d := jitter.Spread(min(first<<min(pauses, 8), last)) // the waiters of several processes must not march in step
 	if grant.State != 0 {
 		// No message says that the lease has passed; one more millisecond makes sure that it has.
 		d = min(d, grant.Remaining+time.Millisecond)
