@@ -118,8 +118,8 @@ var faults = []planted{
 // TestPlantedFaults plants each fault, and wants the simulator to break the invariant that the fault is about. It takes long;
 // without IDEM_LONG it plants a few.
 func TestPlantedFaults(t *testing.T) {
-	if race.Enabled {
-		t.Skip("what is built is built without the race detector, and CI has it once more without")
+	if race.Enabled || testing.Short() {
+		t.Skip("it builds engines, without the race detector; CI has it once more without -short")
 	}
 	for i, f := range faults {
 		if os.Getenv("IDEM_LONG") == "" && i%30 != 0 {
