@@ -44,6 +44,9 @@ func Stores(t *testing.T, open Open) {
 	if testing.Short() {
 		return
 	}
+	t.Run("moving slot", func(t *testing.T) { t.Parallel(); movingSlot(t, plain) })
+	t.Run("failover", func(t *testing.T) { t.Parallel(); failover(t, backend.StartRedisSentinel(t), plain) })
+	t.Run("failover of servers that compare", func(t *testing.T) { t.Parallel(); failover(t, backend.StartValkeySentinel(t), plain) })
 	run("TLS", func(t *testing.T) (string, *tls.Config) { return backend.StartRedisTLS(t) })
 	run("few rights", func(t *testing.T) (string, *tls.Config) {
 		return "redis://idem:secret@" + backend.StartRedis(t, rights...).Addr(), nil
