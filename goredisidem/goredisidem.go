@@ -11,8 +11,8 @@
 // The store's commands go through the client's hooks and pool, and count in its metrics.
 //
 //   - MaxRetries does not hold for them: each is sent once. A retry after a lost answer would meet with what the first try did.
-//   - ReadTimeout (3 s by default, in newer versions 5 s) is how long an answer may take. Callers wait no longer than their own contexts say;
-//     their deadlines break no connection, whatever ContextTimeoutEnabled says.
+//   - ReadTimeout (3 s by default, in newer versions 5 s) is how long an answer may take. Callers wait no longer than their own contexts
+//     say; their deadlines break no connection, whatever ContextTimeoutEnabled says.
 //   - A hook that calls next more than once is noticed. Then the store takes the answers for repeated.
 //   - ReadOnly, RouteByLatency and RouteRandomly do not matter: what the store sends goes to masters.
 //   - Each waiting process holds one connection beyond the pool, for the subscription on which waiters are woken.
@@ -86,18 +86,21 @@ func (w *word) String() string { return w.text }
 func (c on) Do(ctx context.Context, commands []redisstore.Command) {
 	all := make([]command, len(commands))
 	cmders := make([]redis.Cmder, len(commands))
+	counted := false
 	for i, do := range commands {
 		args := make([]any, len(do.Args))
 		for j, text := range do.Args {
 			args[j] = text
 		}
-		// go-redis wants keys as strings, and hooks may want names so. One that is sent with others is counted with them.
-		if last := len(args) - 1; last > do.Key || len(commands) == 1 {
-			if last == do.Key {
-				last = 0
-			}
-			all[i].counted.text = do.Args[last]
-			args[last] = &all[i].counted
+		// go-redis wants keys as strings, and hooks may want names so. What is sent with others is counted with them.
+		at := len(args) - 1
+		if at == do.Key {
+			at = 0
+		}
+		if at > 0 || i == len(commands)-1 && !counted {
+			counted = true
+			all[i].counted.text = do.Args[at]
+			args[at] = &all[i].counted
 		}
 		all[i].Cmd = redis.NewCmd(ctx, args...)
 		all[i].SetFirstKeyPos(int8(do.Key))

@@ -56,7 +56,8 @@ func replies(t *testing.T, c redisstore.Client) {
 		{Args: []string{"GET", key}, Key: 1},
 		{Args: []string{"SET", key, "x", "NONSENSE"}, Key: 1},
 		{Args: []string{"EVALSHA", strings.Repeat("0", 40), "1", key}, Key: 3},
-		{Args: []string{"EVAL", "return {redis.call('get', KEYS[1]), 7, false, {ARGV[1]}, redis.error_reply('MINE own')}", "1", key, "\x00\r\n"}, Key: 3},
+		{Args: []string{"EVAL", "return {redis.call('get', KEYS[1]), 7, false, {ARGV[1]}, redis.error_reply('MINE own')}", "1", key,
+			"\x00\r\n"}, Key: 3},
 		{Args: []string{"PTTL", key}, Key: 1},
 	}
 	c.Do(t.Context(), commands)

@@ -5,6 +5,7 @@ import (
 	"math"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -22,11 +23,31 @@ import (
 func TestScripts(t *testing.T) {
 	t.Parallel()
 	old := func(tb testing.TB, url string) *redisstore.Store {
-		s := redisstore.New(early{openClient(tb, url)}, redisstore.Config{})
+		s := redisstore.New(early{Client: openClient(tb, url)}, redisstore.Config{})
 		tb.Cleanup(s.Close)
 		return s
 	}
 	storetest.Run(t, clienttest.Instances(t, backend.Redis(t), old), storetest.Features{Faulty: clienttest.Faulty(backend.StartRedis, old)})
+}
+
+// TestUpgrade: a server that has refused the command for a claim is asked again, but not at each claim.
+func TestUpgrade(t *testing.T) {
+	var upgraded atomic.Bool
+	client := openClient(t, backend.StartRedis(t).URL())
+	s, b := openOn(t, early{client, &upgraded}, redisstore.Config{})
+	trips := func(key string) int32 {
+		b.trips.Store(0)
+		begin(t, s, key)
+		return b.trips.Load()
+	}
+	require.Equal(t, []string{"evalsha", "get", "set"}, executed(t, client, func() { require.EqualValues(t, 1, trips("known")) }))
+	redisstore.TryNative(s)
+	require.EqualValues(t, 2, trips("tried"))
+	upgraded.Store(true)
+	require.EqualValues(t, 1, trips("not tried"))
+	redisstore.TryNative(s)
+	require.Equal(t, []string{"pttl", "set"}, executed(t, client, func() { require.EqualValues(t, 1, trips("tried again")) }))
+	require.Equal(t, []string{"pttl", "set"}, executed(t, client, func() { begin(t, s, "from now on") }))
 }
 
 // TestStepsAreDeleted: they may tell of people, and are gone from the server with their operation.

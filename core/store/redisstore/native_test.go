@@ -50,11 +50,13 @@ func TestValkey(t *testing.T) {
 	}
 	t.Run("native", func(t *testing.T) {
 		t.Parallel()
-		storetest.Run(t, clienttest.Instances(t, url, openNative), storetest.Features{Faulty: clienttest.Faulty(backend.StartValkey, openNative)})
+		storetest.Run(t, clienttest.Instances(t, url, openNative),
+			storetest.Features{Faulty: clienttest.Faulty(backend.StartValkey, openNative)})
 	})
 	t.Run("beside scripts", func(t *testing.T) {
 		t.Parallel()
-		storetest.Run(t, clienttest.Instances(t, url, beside(t)), storetest.Features{Faulty: clienttest.Faulty(backend.StartValkey, beside(t))})
+		storetest.Run(t, clienttest.Instances(t, url, beside(t)),
+			storetest.Features{Faulty: clienttest.Faulty(backend.StartValkey, beside(t))})
 	})
 }
 
