@@ -29,6 +29,7 @@ func connect(tb testing.TB, url string, config *tls.Config) valkey.Client {
 	o, err := valkey.ParseURL(url)
 	require.NoError(tb, err)
 	o.Dialer.Timeout, o.Dialer.KeepAlive, o.ConnWriteTimeout = 2*time.Second, time.Second, 3*time.Second
+	o.DisableCache = o.AlwaysRESP2
 	if o.PipelineMultiplex = -1; config != nil {
 		o.TLSConfig = config
 	}
