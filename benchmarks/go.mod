@@ -75,6 +75,7 @@ require (
 	go.opentelemetry.io/otel/metric v1.46.0 // indirect
 	go.opentelemetry.io/otel/sdk v1.46.0 // indirect
 	go.opentelemetry.io/otel/trace v1.46.0 // indirect
+	go.uber.org/atomic v1.11.0 // indirect
 	go.yaml.in/yaml/v3 v3.0.5 // indirect
 	golang.org/x/arch v0.22.0 // indirect
 	golang.org/x/crypto v0.54.0 // indirect
@@ -93,9 +94,13 @@ require (
 	github.com/idem-go/idem/core/store/sqlstore v0.0.0
 	github.com/idem-go/idem/echo5idem v0.0.0
 	github.com/idem-go/idem/fiber3idem v0.0.0
+	github.com/idem-go/idem/goredisidem v0.0.0
 	github.com/idem-go/idem/otelidem v0.0.0
 	github.com/idem-go/idem/promidem v0.0.0
+	github.com/idem-go/idem/valkeyidem v0.0.0
 	github.com/prometheus/client_golang v1.24.0
+	github.com/redis/go-redis/v9 v9.19.0
+	github.com/valkey-io/valkey-go v1.0.79
 	go.opentelemetry.io/otel/sdk/metric v1.46.0
 )
 
@@ -110,3 +115,7 @@ replace github.com/idem-go/idem/fiber3idem => ../fiber3idem
 replace github.com/idem-go/idem/otelidem => ../otelidem
 
 replace github.com/idem-go/idem/promidem => ../promidem
+
+replace github.com/idem-go/idem/goredisidem => ../goredisidem
+
+replace github.com/idem-go/idem/valkeyidem => ../valkeyidem
