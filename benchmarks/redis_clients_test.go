@@ -39,10 +39,11 @@ func BenchmarkRedisClients(b *testing.B) {
 
 	ctx, fingerprint, result := b.Context(), "c2a36fed15128e9e878583caaafefde9", make([]byte, 300)
 	var next atomic.Int64
-	fresh := func() (key string, c store.Claim, record string) {
-		c = store.Claim{Owner: store.NewOwner(), Fingerprint: fingerprint, Lease: time.Minute, Retention: time.Minute}
-		return "fresh:" + strconv.FormatInt(next.Add(1), 10), c, "R1;60000;32;" + string(c.Owner[:]) + fingerprint
+	fresh := func() string { return "fresh:" + strconv.FormatInt(next.Add(1), 10) }
+	newClaim := func() store.Claim {
+		return store.Claim{Owner: store.NewOwner(), Fingerprint: fingerprint, Lease: time.Minute, Retention: time.Minute}
 	}
+	newRecord := func() string { owner := store.NewOwner(); return "R1;60000;32;" + string(owner[:]) + fingerprint }
 	finished := "D1;1000;32;" + fingerprint + string(result)
 	claims := func(key, record string) (claim, left *redis.Cmd) {
 		pipe := goRedis.Pipeline()
@@ -53,14 +54,14 @@ func BenchmarkRedisClients(b *testing.B) {
 	}
 	steps := map[string]func() bool{
 		"first/rueidis-bare": func() bool {
-			key, _, record := fresh()
+			key, record := fresh(), newRecord()
 			b := rueidisClient.B()
 			err1 := rueidisClient.Do(ctx, b.Set().Key(key).Value(record).Nx().PxMilliseconds(lease.Milliseconds()).Build()).Error()
 			err2 := rueidisClient.Do(ctx, b.Set().Key(key).Value(finished).PxMilliseconds(retention.Milliseconds()).Build()).Error()
 			return err1 == nil && err2 == nil
 		},
 		"first/go-redis-bare": func() bool {
-			key, _, record := fresh()
+			key, record := fresh(), newRecord()
 			claim, left := claims(key, record)
 			set := goRedis.Do(ctx, "SET", key, finished, "IFEQ", record, "PX", retention.Milliseconds())
 			return claim.Err() == redis.Nil && left.Err() == nil && set.Val() == "OK"
@@ -70,8 +71,7 @@ func BenchmarkRedisClients(b *testing.B) {
 			return err == nil && len(v) > len(result)
 		},
 		"replay/go-redis-bare": func() bool {
-			_, _, record := fresh()
-			claim, left := claims("done", record)
+			claim, left := claims("done", newRecord())
 			v, err := claim.Text()
 			return err == nil && len(v) > len(result) && left.Err() == nil
 		},
@@ -82,14 +82,13 @@ func BenchmarkRedisClients(b *testing.B) {
 		"valkey-go": valkeyidem.New(valkeyClient, redisstore.Config{})} {
 		b.Cleanup(s.Close)
 		steps["first/"+name] = func() bool {
-			key, c, _ := fresh()
+			key, c := fresh(), newClaim()
 			g, err1 := s.Acquire(ctx, key, c)
 			err2 := s.Complete(ctx, key, c.Owner, result, retention)
 			return err1 == nil && err2 == nil && g.State == store.Acquired
 		}
 		steps["replay/"+name] = func() bool {
-			_, c, _ := fresh()
-			g, err := s.Acquire(ctx, "done", c)
+			g, err := s.Acquire(ctx, "done", newClaim())
 			return err == nil && g.State == store.Done && len(g.Result) == len(result)
 		}
 		require.Eventually(b, func() bool { // it has found out that the server compares
@@ -97,7 +96,7 @@ func BenchmarkRedisClients(b *testing.B) {
 			return steps["first/"+name]() && roundTrips(b, rueidisClient, "evalsha eval") == before
 		}, wait, time.Millisecond)
 	}
-	_, done, _ := fresh()
+	done := newClaim()
 	_, err = onGoRedis.Acquire(ctx, "done", done)
 	require.NoError(b, err)
 	require.NoError(b, onGoRedis.Complete(ctx, "done", done.Owner, result, time.Hour))
