@@ -22,16 +22,14 @@ import (
 
 // BenchmarkRedisClients sets the store on each client beside the client alone, from 64 goroutines, on a server that compares by itself:
 // rueidis with plain commands (SET NX and SET; GET), and go-redis with the commands that the store sends. A first request is Acquire and
-// Complete. What each way sends is counted before it is timed.
+// Complete. The clients have their defaults. What each way sends is counted before it is timed.
 func BenchmarkRedisClients(b *testing.B) {
 	server := backend.StartValkey(b)
 	const lease, retention, wait = 120 * time.Second, time.Second, 10 * time.Second
-	rueidisClient, err := rueidis.NewClient(
-		rueidis.ClientOption{InitAddress: []string{server.Addr()}, PipelineMultiplex: -1, DisableCache: true})
+	rueidisClient, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{server.Addr()}})
 	require.NoError(b, err)
 	b.Cleanup(rueidisClient.Close)
-	valkeyClient, err := valkey.NewClient(
-		valkey.ClientOption{InitAddress: []string{server.Addr()}, PipelineMultiplex: -1, DisableCache: true})
+	valkeyClient, err := valkey.NewClient(valkey.ClientOption{InitAddress: []string{server.Addr()}})
 	require.NoError(b, err)
 	b.Cleanup(valkeyClient.Close)
 	goRedis := redis.NewClient(&redis.Options{Addr: server.Addr(), PoolSize: callers})
