@@ -192,7 +192,7 @@ func (c on) Subscribe(ctx context.Context, channel string, confirmed func(), rec
 	heard := make(chan struct{}, 1)
 	var watching sync.WaitGroup
 	watching.Go(func() {
-		defer subscription.Close() // which ends Receive
+		defer func() { _ = subscription.Close() }() // which ends Receive
 		for asked := false; ; {
 			select {
 			case <-ctx.Done():

@@ -31,7 +31,7 @@ func main() {
 	flag.Parse()
 
 	client := redis.NewUniversalClient(&redis.UniversalOptions{Addrs: strings.Split(*servers, ",")})
-	defer client.Close()
+	defer func() { _ = client.Close() }()
 	store, err := goredisidem.New(client, redisstore.Config{})
 	if err != nil {
 		log.Fatal(err)

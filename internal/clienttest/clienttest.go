@@ -168,7 +168,7 @@ func subscriptions(t *testing.T, connect Connect) {
 	}
 	received, ended := subscribe(t, ctx, c, "ends")
 	cancel()
-	receive(t, ended)
+	_ = receive(t, ended)
 	require.Eventually(t, func() bool { return publish("ends", "x") == 0 }, time.Minute, time.Millisecond)
 	assert.Empty(t, received)
 
