@@ -13,7 +13,9 @@
 //   - MaxRetries does not hold for them: each is sent once. A retry after a lost answer would meet with what the first try did.
 //   - ReadTimeout (3 s by default, in newer versions 5 s) is how long an answer may take. Callers wait no longer than their own contexts
 //     say; their deadlines break no connection, whatever ContextTimeoutEnabled says.
-//   - A hook that calls next more than once is noticed. Then the store takes the answers for repeated.
+//   - A hook sees the commands that are sent together as one pipeline. One argument of a command is a fmt.Stringer in place of a
+//     string: it counts how often the command is sent. So a hook that calls next more than once is noticed, and the store takes the
+//     answers for repeated.
 //   - ReadOnly, RouteByLatency and RouteRandomly do not matter: what the store sends goes to masters.
 //   - Each waiting process holds one connection beyond the pool, for the subscription on which waiters are woken.
 package goredisidem
