@@ -47,6 +47,8 @@ func TestBoundaries(t *testing.T) {
 		"google.golang.org/grpc":              "only who serves gRPC compiles it",
 		"google.golang.org/protobuf":          "only who has messages of Protobuf compiles it",
 		"connectrpc.com/connect":              "only who serves Connect compiles it",
+		"github.com/modelcontextprotocol":     "only who serves MCP on this SDK compiles it",
+		"github.com/mark3labs/mcp-go":         "only who serves MCP on this SDK compiles it",
 		"github.com/prometheus/client_golang": "only who exports metrics compiles it",
 		"go.opentelemetry.io/otel":            "only who exports metrics compiles it",
 
@@ -81,6 +83,9 @@ func TestBoundaries(t *testing.T) {
 		"adapterkit/rpckit":      {core},
 		"grpcidem":               {core, kit, "google.golang.org/grpc", "google.golang.org/protobuf"},
 		"connectidem":            {core, kit, "connectrpc.com/connect", "google.golang.org/protobuf"},
+		"adapterkit/mcpkit":      {core},
+		"mcpidem":                {core, kit, "github.com/modelcontextprotocol"},
+		"mcpgoidem":              {core, kit, "github.com/mark3labs/mcp-go", "database/sql"}, // UUIDs, as below
 		"adapterkit":             {core, sign},
 		"adapterkit/fasthttpkit": {core, sign, kit, "github.com/valyala/fasthttp"},
 		"httpidem":               {core, sign, kit},

@@ -8,7 +8,7 @@ require (
 	github.com/idem-go/idem v0.0.0
 	github.com/jackc/pgx/v5 v5.9.2
 	github.com/stretchr/testify v1.11.1
-	modernc.org/sqlite v1.55.0
+	modernc.org/sqlite v1.46.2
 )
 
 require github.com/idem-go/idem/core/store/sqlstore v0.0.0
@@ -29,7 +29,7 @@ require (
 	golang.org/x/sys v0.47.0 // indirect
 	golang.org/x/text v0.41.0 // indirect
 	gopkg.in/yaml.v3 v3.0.1 // indirect
-	modernc.org/libc v1.74.1 // indirect
+	modernc.org/libc v1.70.0 // indirect
 	modernc.org/mathutil v1.7.1 // indirect
 	modernc.org/memory v1.11.0 // indirect
 )

@@ -47,13 +47,13 @@ func TestGrowthOfCost(t *testing.T) {
 		// moves returns how many records in the shard of key change their places.
 		moves := func(key string, do func()) (moved int, size int) {
 			sh, _ := s.locate(key)
-			before := make(map[*entry]int32, len(sh.queue))
-			for _, slot := range sh.queue {
-				before[slot.entry] = slot.entry.place
+			before := make(map[uint32]int32, len(sh.queue))
+			for place, slot := range sh.queue {
+				before[slot.number] = int32(place)
 			}
 			do()
-			for e, place := range before {
-				if e.place != place {
+			for place, slot := range sh.queue {
+				if was, there := before[slot.number]; there && was != int32(place) {
 					moved++
 				}
 			}

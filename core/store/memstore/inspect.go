@@ -31,22 +31,31 @@ func (s inspector) Lookup(ctx context.Context, key string) (store.Record, error)
 	}
 	r := s.record(sh, e, now)
 	if r.Size > 0 {
-		r.Result = []byte(e.result)
+		r.Result = []byte(sh.texts(e).result)
+	}
+	for _, text := range []*string{&r.Key, &r.Fingerprint, &r.Policy, &r.Creator, &r.Remark} {
+		*text = strings.Clone(*text)
 	}
 	return r, nil
 }
 
-// record returns what is known of e, without the result.
+// record returns what is known of e, without the result. Its texts are good while the shard is locked.
 func (s inspector) record(sh *shard, e *entry, now time.Duration) store.Record {
-	r := store.Record{Key: e.key, State: store.Abandoned, Attempt: e.attempt, Fingerprint: e.fingerprint, About: e.about,
+	t := sh.texts(e)
+	r := store.Record{Key: t.key, State: store.Abandoned, Attempt: e.attempt, Fingerprint: t.fingerprint,
+		About:     store.About{ID: e.id, Policy: t.policy, Creator: t.creator, Remark: t.remark},
 		Remaining: sh.end(e) - now}
-	if e.about.ID != (store.ID{}) {
+	if e.id != (store.ID{}) {
 		r.Begun = s.base.Add(e.begun).Round(0) // the monotonic reading means nothing to another process
 	}
 	switch {
 	case e.done:
-		g, result := sh.finished(e, now)
-		r.State, r.Expired, r.Remaining, r.Size = g.State, g.Expired, g.Remaining, len(result)
+		r.State = store.Done
+		if left := sh.queue[e.place].at - now; left > 0 && !e.expired {
+			r.Remaining, r.Size = left, e.result
+		} else {
+			r.Expired = true
+		}
 	case now < e.lease:
 		r.State, r.Remaining = store.Running, e.lease-now
 	case e.free && e.owner.IsZero():
@@ -112,12 +121,14 @@ func (s inspector) places(i int, q *store.Query, oldest bool, last place) (found
 	sh.mu.Lock()
 	now := s.elapsed()
 	for _, slot := range sh.queue {
-		p := place{int64(i), slot.entry.key}
+		e := sh.entry(slot.number)
+		p := place{int64(i), sh.key(e)}
 		if oldest {
-			p.major = int64(slot.entry.begun)
+			p.major = int64(e.begun)
 		}
-		if !sh.expired(slot.entry, now) && p.compare(last) > 0 {
-			if r := s.record(sh, slot.entry, now); q.Wants(&r) {
+		if !sh.expired(e, now) && p.compare(last) > 0 {
+			if r := s.record(sh, e, now); q.Wants(&r) {
+				p.key = strings.Clone(p.key)
 				found = append(found, p)
 			}
 		}
@@ -154,7 +165,7 @@ func (s inspector) Change(ctx context.Context, key string, expected store.Record
 }
 
 // change is the atomic part of Change. The caller closes woken.
-func (s inspector) change(sh *shard, hash uint64, key string, expected *store.Record, c *store.Change,
+func (s inspector) change(sh *shard, hash uint32, key string, expected *store.Record, c *store.Change,
 	result string) (woken chan struct{}, err error) {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
@@ -170,20 +181,22 @@ func (s inspector) change(sh *shard, hash uint64, key string, expected *store.Re
 		s.remove(sh, e) // which wakes
 		return nil, nil
 	}
-	remark := cmp.Or(c.Remark, e.about.Remark)
+	t := sh.texts(e)
+	remark := cmp.Or(c.Remark, t.remark)
 	if c.To == store.Free {
-		result = e.result
+		result = t.result
 	}
-	if !s.reserve(0, int64(len(remark)-len(e.about.Remark)+len(result)-len(e.result))) {
+	if !s.reserve(0, int64(len(remark)-len(t.remark)+len(result)-len(t.result))) {
 		return nil, store.ErrFull
 	}
-	e.about.Remark, e.result = remark, result
+	t.remark, t.result = remark, result
+	sh.write(e, &t)
 	until, lease := later(now, c.Retention), time.Duration(0)
 	if e.done = c.To == store.Done; !e.done {
 		e.owner, e.free, e.uncertain = store.Owner{}, true, true // and it keeps its operation
 		until, lease = later(now, sh.queue[e.place].at-e.lease), now
 	}
 	e.lease = lease
-	sh.queue.move(e, until)
+	sh.move(e, until)
 	return sh.unwatch(e), nil
 }

@@ -15,7 +15,7 @@
 // # Bounds
 //
 // The store holds at most Config.MaxEntries records (default 1,048,576) that take at most Config.MaxBytes bytes (default 512 MiB). A record
-// counts with its key, its fingerprint, its result or its steps, its remark and 280 bytes of overhead, so that MaxBytes is close to the
+// counts with its key, its fingerprint, its result or its steps, its remark and 190 bytes of overhead, so that MaxBytes is close to the
 // memory that the store takes. When a bound is reached, expired records are removed to make room, and so are the results that their records
 // have outlived. If there are none, Acquire returns [store.ErrFull], and so does Complete for a result, and Checkpoint for steps, that do
 // not fit. A record that has not expired is never dropped.
@@ -58,9 +58,9 @@ const (
 
 const (
 	// overhead is what a record counts against MaxBytes beside its key, fingerprint
-	// and result: the measured size of the entry and of its places in the queue and the
-	// map, rounded up.
-	overhead = 280
+	// and result: the measured size of the entry, of its places in the queue and the map, of what it tells, and of
+	// what is left over in its block, rounded up.
+	overhead = 190
 
 	// reclaimPerCall is how many expired records an Acquire removes at most while the
 	// store has room.
@@ -81,7 +81,7 @@ type Config struct {
 	// Zero means 1,048,576 (1<<20). Negative values are refused.
 	MaxEntries int
 	// MaxBytes is how many bytes the records take at most: keys, fingerprints, results,
-	// remarks and 280 bytes for each record. Zero means 512 MiB. Negative values are refused.
+	// remarks and 190 bytes for each record. Zero means 512 MiB. Negative values are refused.
 	MaxBytes int64
 	// Now is the store's clock. Nil means time.Now with its monotonic reading. Now must
 	// be safe for concurrent use and must not call the store: it is called with a lock
@@ -122,23 +122,29 @@ type shard struct {
 	mu      sync.Mutex
 	records table
 	queue   queue
-	watched map[*entry]chan struct{} // closed to wake the watchers of a run; few are watched
-	_       [64 - 8 - 16 - 24 - 8]byte
+	memory  *memory                  // nil: there has been no record
+	watched map[uint32]chan struct{} // by the numbers of entries: closed to wake the watchers of a run; few are watched
 }
 
-// entry is one record. Its key, fingerprint and result are strings, so that they can be
-// copied for the caller after the lock is released.
+// entry is one record. Its texts are elsewhere: it has no pointers, for the collector would follow them.
 type entry struct {
-	key         string
-	fingerprint string
-	result      string // until it is done: the secret's name, and behind a NUL the steps, if there are any
-	about       store.About
 	owner       store.Owner
+	id          store.ID
 	raw         uint64
 	attempt     uint64
 	begun       time.Duration // in the store's time
 	lease       time.Duration // the end of the lease, in the store's time, until it is done; then for how long it outlives its result
-	place       int32         // index in the shard's queue, which holds the deadline
+	result      int           // the lengths of the texts
+	key         uint32
+	fingerprint uint8
+	policy      uint8
+	creator     uint8
+	remark      uint8
+	number      uint32
+	hash        uint32
+	block       uint32 // where the texts are
+	place       int32  // index in the shard's queue, which holds the deadline
+	class       uint8  // of the block
 	done        bool
 	free        bool // without an owner: any claim gets it; with one: it was so before the claim
 	uncertain   bool // it is free, and an earlier run may have taken effect
@@ -147,17 +153,17 @@ type entry struct {
 }
 
 // acquired is the grant of the record's claim.
-func (e *entry) acquired() store.Grant {
-	g := store.Grant{State: store.Acquired, Attempt: e.attempt, Free: e.free && !e.uncertain, ID: e.about.ID}
-	var steps string
-	if g.Secret, steps, _ = strings.Cut(e.result, "\x00"); steps != "" {
+func (sh *shard) acquired(e *entry) store.Grant {
+	g := store.Grant{State: store.Acquired, Attempt: e.attempt, Free: e.free && !e.uncertain, ID: e.id}
+	secret, steps, _ := strings.Cut(sh.texts(e).result, "\x00")
+	if g.Secret = strings.Clone(secret); steps != "" {
 		g.Steps = []byte(steps)
 	}
 	return g
 }
 
 func (e *entry) size() int64 {
-	return overhead + int64(len(e.key)) + int64(len(e.fingerprint)) + int64(len(e.result)) + int64(len(e.about.Remark))
+	return overhead + int64(e.key) + int64(e.fingerprint) + int64(e.result) + int64(e.remark)
 }
 
 var errLease = errors.New("memstore: renew: a lease must be longer than zero")
@@ -251,14 +257,14 @@ func (s *Store) Acquire(ctx context.Context, key string, claim store.Claim) (sto
 
 // acquire is the atomic part of Acquire. It reports false, with nothing changed,
 // if there is no room for a new record. The caller closes woken.
-func (s *Store) acquire(sh *shard, hash uint64, key string,
+func (s *Store) acquire(sh *shard, hash uint32, key string,
 	claim *store.Claim) (grant store.Grant, result string, woken chan struct{}, ok bool) {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	now := s.elapsed()
 	s.reclaim(sh, now)
 
-	e := sh.records.find(hash, key)
+	e := sh.find(hash, key)
 	if e != nil && sh.expired(e, now) {
 		s.remove(sh, e) // expired, but not reclaimed yet
 		e = nil
@@ -271,7 +277,7 @@ func (s *Store) acquire(sh *shard, hash uint64, key string,
 		return store.Grant{State: store.Acquired, Attempt: 1, ID: claim.ID, Secret: claim.Secret}, "", nil, true
 
 	case e.done:
-		grant, result = sh.finished(e, now)
+		grant, result = sh.finished(e, now, claim.Fingerprint)
 		return grant, result, nil, true
 
 	case now < e.lease:
@@ -279,70 +285,86 @@ func (s *Store) acquire(sh *shard, hash uint64, key string,
 		grant.Remaining = e.lease - now
 
 	case e.free && e.owner.IsZero():
-		if !s.reserve(0, int64(len(claim.Fingerprint)-len(e.fingerprint))) {
+		if !s.reserve(0, int64(len(claim.Fingerprint)-int(e.fingerprint))) {
 			return store.Grant{}, "", nil, false
 		}
-		if claim.Fingerprint != e.fingerprint {
-			e.about.ID, e.kept, e.fingerprint = store.ID{}, false, claim.Fingerprint
+		if claim.Fingerprint != sh.texts(e).fingerprint {
+			e.id, e.kept = store.ID{}, false
 		}
 		woken = s.claim(sh, e, claim, now)
-		return e.acquired(), "", woken, true
+		return sh.acquired(e), "", woken, true
 
-	case claim.Takeover && claim.Fingerprint == e.fingerprint && (claim.Attempt == 0 || claim.Attempt == e.attempt):
+	case claim.Takeover && claim.Fingerprint == sh.texts(e).fingerprint && (claim.Attempt == 0 || claim.Attempt == e.attempt):
 		e.free, e.uncertain, e.kept = false, false, false
 		woken = s.claim(sh, e, claim, now)
-		return e.acquired(), "", woken, true
+		return sh.acquired(e), "", woken, true
 
 	default:
 		grant.State = store.Abandoned
 		grant.Remaining = sh.queue[e.place].at - now
 	}
-	grant.Attempt, grant.Fingerprint, grant.ID, grant.Remark = e.attempt, e.fingerprint, e.about.ID, e.about.Remark
-	return grant, result, nil, true
+	grant.Attempt, grant.ID = e.attempt, e.id
+	sh.tell(e, &grant, claim.Fingerprint, "")
+	return grant, "", nil, true
+}
+
+// tell puts copies of e's fingerprint, remark and result into g; own is a fingerprint that the caller has. It makes one allocation at
+// most, and none for a large record, whose texts nobody changes: then it returns result, to be copied when the lock has been released.
+func (sh *shard) tell(e *entry, g *store.Grant, own, result string) string {
+	t := sh.texts(e)
+	if e.class == inLarge {
+		g.Fingerprint, g.Remark = t.fingerprint, t.remark
+		return result
+	}
+	if t.fingerprint == own {
+		g.Fingerprint, t.fingerprint = own, ""
+	}
+	n := len(result)
+	if n+len(t.fingerprint)+len(t.remark) == 0 {
+		return ""
+	}
+	b := append(append(append(make([]byte, 0, n+len(t.fingerprint)+len(t.remark)), result...), t.fingerprint...), t.remark...)
+	texts := unsafe.String(unsafe.SliceData(b), len(b))[n:]
+	if g.Remark = texts[len(t.fingerprint):]; t.fingerprint != "" {
+		g.Fingerprint = texts[:len(t.fingerprint)]
+	}
+	if n > 0 {
+		g.Result = b[:n:n]
+	}
+	return ""
 }
 
 // claim makes an existing record the claim's. The caller closes woken.
+//
+// The run gets what those before it have left, unless the operation begins. A takeover needs no room: if there is none for the secret's
+// name, the next claim names it, and without room for the remark, the old one stays.
 func (s *Store) claim(sh *shard, e *entry, claim *store.Claim, now time.Duration) (woken chan struct{}) {
 	e.owner, e.raw = claim.Owner, claim.Raw
 	e.attempt++
-	s.carry(e, claim.Secret)
-	s.tell(e, claim.About, now)
+	t := sh.texts(e)
+	if e.id == (store.ID{}) {
+		s.put(&t, "")
+		e.begun, e.id = now, claim.ID
+	}
+	if t.result == "" || t.result[0] == 0 {
+		s.put(&t, claim.Secret+t.result)
+	}
+	if s.reserve(0, int64(len(claim.Remark)-len(t.remark))) {
+		t.remark = claim.Remark
+	}
+	t.fingerprint, t.policy, t.creator = claim.Fingerprint, claim.Policy, claim.Creator
+	sh.write(e, &t)
 	e.lease = later(now, claim.Lease)
-	sh.queue.move(e, later(e.lease, claim.Retention))
+	sh.move(e, later(e.lease, claim.Retention))
 	return sh.unwatch(e)
 }
 
-// tell notes what the record tells of the claim. The remark of a takeover stays as it is if there is no room for
-// another: a takeover needs none.
-func (s *Store) tell(e *entry, about store.About, now time.Duration) {
-	if !s.reserve(0, int64(len(about.Remark)-len(e.about.Remark))) {
-		about.Remark = e.about.Remark
-	}
-	if e.about.ID == (store.ID{}) {
-		e.begun = now
-	} else {
-		about.ID = e.about.ID
-	}
-	e.about = about
-}
-
-// carry leaves what the run gets of those before it: of an operation that begins, nothing. A takeover needs no room: if there is
-// none for the secret's name, the next claim names it.
-func (s *Store) carry(e *entry, secret string) {
-	if e.about.ID == (store.ID{}) {
-		s.put(e, "")
-	}
-	if e.result == "" || e.result[0] == 0 {
-		s.put(e, secret+e.result)
-	}
-}
-
-// put makes result that of e. It reports false, with nothing changed, if there is no room.
-func (s *Store) put(e *entry, result string) bool {
-	if !s.reserve(0, int64(len(result)-len(e.result))) {
+// put makes result that of t. It reports false, with nothing changed, if there is no room.
+func (s *Store) put(t *texts, result string) bool {
+	if !s.reserve(0, int64(len(result)-len(t.result))) {
 		return false
 	}
-	e.result = result
+	t.result = result
 	return true
 }
 
@@ -363,7 +385,7 @@ func (s *Store) find(key string) (grant store.Grant, result string, raw uint64) 
 	sh, hash := s.locate(key)
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	e := sh.records.find(hash, key)
+	e := sh.find(hash, key)
 	if e == nil || !e.done {
 		return store.Grant{}, "", 0 // at the cost of a look: the first request of each operation pays it
 	}
@@ -372,21 +394,27 @@ func (s *Store) find(key string) (grant store.Grant, result string, raw uint64) 
 		return store.Grant{}, "", 0
 	}
 	s.reclaim(sh, now)
-	grant, result = sh.finished(e, now)
+	grant, result = sh.finished(e, now, "")
 	return grant, result, e.raw
 }
 
 // create adds a running record under a key that has none. It reports false, with nothing
 // changed, if there is no room.
-func (s *Store) create(sh *shard, hash uint64, key string, claim *store.Claim, now time.Duration) bool {
-	e := &entry{key: key, fingerprint: claim.Fingerprint, result: claim.Secret, about: claim.About, owner: claim.Owner,
-		raw: claim.Raw, attempt: 1, begun: now}
-	if !s.reserve(1, e.size()) {
+func (s *Store) create(sh *shard, hash uint32, key string, claim *store.Claim, now time.Duration) bool {
+	t := texts{key, claim.Fingerprint, claim.Policy, claim.Creator, claim.Remark, claim.Secret}
+	if !s.reserve(1, overhead+int64(len(key)+len(claim.Fingerprint)+len(claim.Secret)+len(claim.Remark))) {
 		return false
 	}
-	e.lease = later(now, claim.Lease)
-	sh.records.add(hash, e)
-	sh.queue.push(e, later(e.lease, claim.Retention))
+	if sh.memory == nil {
+		sh.memory = new(memory)
+	}
+	number := sh.memory.entries.take(1)
+	e := sh.entry(number)
+	*e = entry{owner: claim.Owner, id: claim.ID, raw: claim.Raw, attempt: 1, begun: now, lease: later(now, claim.Lease),
+		number: number, hash: hash, class: none}
+	sh.write(e, &t)
+	sh.index(e)
+	sh.enqueue(e, later(e.lease, claim.Retention))
 	return true
 }
 
@@ -409,7 +437,7 @@ func (s *Store) Renew(ctx context.Context, key string, owner store.Owner, lease 
 	}
 	retention := sh.queue[e.place].at - e.lease
 	e.lease = later(now, lease)
-	sh.queue.move(e, later(e.lease, retention))
+	sh.move(e, later(e.lease, retention))
 	return nil
 }
 
@@ -427,7 +455,10 @@ func (s *Store) outlive(ctx context.Context, key string, owner store.Owner, resu
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	stored := string(result) // copied before the lock is taken
+	stored := unsafe.String(unsafe.SliceData(result), len(result))
+	if len(stored) >= largeResult {
+		stored = strings.Clone(stored) // before the lock is taken
+	}
 	sh, hash := s.locate(key)
 	return s.fit(len(stored), func() (held, ok bool) {
 		woken, held, ok := s.complete(sh, hash, key, owner, stored, retention, known)
@@ -466,14 +497,19 @@ func (s *Store) checkpoint(ctx context.Context, key string, owner store.Owner, s
 		if e == nil {
 			return false, false
 		}
-		secret, _, _ := strings.Cut(e.result, "\x00")
-		return true, s.put(e, secret+behind)
+		t := sh.texts(e)
+		secret, _, _ := strings.Cut(t.result, "\x00")
+		if !s.put(&t, secret+behind) {
+			return true, false
+		}
+		sh.write(e, &t)
+		return true, true
 	})
 }
 
 // complete is the atomic part of Complete. It changes nothing unless the record is
 // held by owner and there is room for the result. The caller closes woken.
-func (s *Store) complete(sh *shard, hash uint64, key string, owner store.Owner, result string, retention,
+func (s *Store) complete(sh *shard, hash uint32, key string, owner store.Owner, result string, retention,
 	known time.Duration) (woken chan struct{}, held, ok bool) {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
@@ -482,11 +518,13 @@ func (s *Store) complete(sh *shard, hash uint64, key string, owner store.Owner, 
 	if e == nil {
 		return nil, false, false
 	}
-	if !s.put(e, result) {
+	t := sh.texts(e)
+	if !s.put(&t, result) {
 		return nil, true, false
 	}
+	sh.write(e, &t)
 	e.done, e.lease = true, known
-	sh.queue.move(e, later(now, retention))
+	sh.move(e, later(now, retention))
 	woken = sh.unwatch(e)
 	return woken, true, true
 }
@@ -559,12 +597,19 @@ func (s *Store) release(key string, owner store.Owner, how ending) (woken chan s
 		e.free, e.kept = true, true
 	}
 	if e.free && !e.uncertain && !e.kept { // the operation has ended
-		e.about.ID = store.ID{}
-		s.put(e, "")
+		e.id = store.ID{}
+		s.empty(sh, e)
 	}
 	e.lease = now
-	sh.queue.move(e, later(now, retention))
+	sh.move(e, later(now, retention))
 	return woken, true
+}
+
+// empty takes the result of e, and gives its room back.
+func (s *Store) empty(sh *shard, e *entry) {
+	t := sh.texts(e)
+	s.put(&t, "")
+	sh.write(e, &t)
 }
 
 // closed is what watch returns when nothing runs.
@@ -587,13 +632,13 @@ func (s *Store) watch(ctx context.Context, key string) (<-chan struct{}, func(),
 	if e == nil || e.done {
 		return closed, stop, nil
 	}
-	changed := sh.watched[e]
+	changed := sh.watched[e.number]
 	if changed == nil {
 		if sh.watched == nil {
-			sh.watched = map[*entry]chan struct{}{}
+			sh.watched = map[uint32]chan struct{}{}
 		}
 		changed = make(chan struct{})
-		sh.watched[e] = changed
+		sh.watched[e.number] = changed
 	}
 	return changed, stop, nil
 }
@@ -602,22 +647,22 @@ func stop() {}
 
 // unwatch ends the watch of e. It returns the channel of its watchers, which the caller closes, or nil.
 func (sh *shard) unwatch(e *entry) chan struct{} {
-	changed := sh.watched[e]
+	changed := sh.watched[e.number]
 	if changed != nil {
-		delete(sh.watched, e)
+		delete(sh.watched, e.number)
 	}
 	return changed
 }
 
-// finished is the grant for a finished record, without its result, and that.
-func (sh *shard) finished(e *entry, now time.Duration) (g store.Grant, result string) {
-	g = store.Grant{State: store.Done, Attempt: e.attempt, Fingerprint: e.fingerprint, ID: e.about.ID, Remark: e.about.Remark,
-		Remaining: sh.queue[e.place].at - now}
+// finished is the grant for a finished record. A large result is returned beside it, see tell.
+func (sh *shard) finished(e *entry, now time.Duration, own string) (g store.Grant, result string) {
+	g = store.Grant{State: store.Done, Attempt: e.attempt, ID: e.id, Remaining: sh.queue[e.place].at - now}
 	if g.Remaining > 0 && !e.expired {
-		return g, e.result
+		result = sh.texts(e).result
+	} else {
+		g.Remaining, g.Expired = sh.end(e)-now, true
 	}
-	g.Remaining, g.Expired = sh.end(e)-now, true
-	return g, ""
+	return g, sh.tell(e, &g, own, result)
 }
 
 // end is when e is forgotten.
@@ -630,8 +675,8 @@ func (sh *shard) end(e *entry) time.Duration {
 }
 
 // standing returns the record under key, unless it has expired.
-func (sh *shard) standing(hash uint64, key string, now time.Duration) *entry {
-	e := sh.records.find(hash, key)
+func (sh *shard) standing(hash uint32, key string, now time.Duration) *entry {
+	e := sh.find(hash, key)
 	if e == nil || sh.expired(e, now) {
 		return nil
 	}
@@ -643,7 +688,7 @@ func (sh *shard) expired(e *entry, now time.Duration) bool { return sh.end(e) <=
 
 // held returns the running record under key, if its lease has not passed and it is owner's. The zero
 // Owner holds nothing: it marks a record that was abandoned, or released and kept.
-func (sh *shard) held(hash uint64, key string, owner store.Owner, now time.Duration) *entry {
+func (sh *shard) held(hash uint32, key string, owner store.Owner, now time.Duration) *entry {
 	e := sh.standing(hash, key, now)
 	if e == nil || e.done || owner.IsZero() || e.owner != owner {
 		return nil
@@ -658,13 +703,13 @@ func (s *Store) reclaim(sh *shard, now time.Duration) int {
 		if len(sh.queue) == 0 || sh.queue[0].at > now {
 			return n
 		}
-		if e := sh.queue[0].entry; sh.expired(e, now) {
+		if e := sh.entry(sh.queue[0].number); sh.expired(e, now) {
 			s.remove(sh, e)
 		} else {
 			at := sh.end(e)
-			s.put(e, "") // which gives room back
+			s.empty(sh, e)
 			e.expired = true
-			sh.queue.move(e, at)
+			sh.move(e, at)
 		}
 	}
 	return reclaimPerCall
@@ -702,16 +747,18 @@ func (s *Store) reclaimLocked(sh *shard) int {
 
 // remove takes e out of the locked shard and gives its room back.
 func (s *Store) remove(sh *shard, e *entry) {
-	sh.records.remove(maphash.String(s.seed, e.key), e)
-	sh.queue.remove(e)
-	if len(sh.queue) == 0 && cap(sh.queue) > keepQueue {
-		sh.records, sh.queue = table{}, nil
-	}
 	if changed := sh.unwatch(e); changed != nil { // the run is forgotten: waiters look again
 		close(changed)
 	}
 	s.bytes.Add(-e.size())
 	s.entries.Add(-1)
+	sh.unindex(e)
+	sh.dequeue(e)
+	sh.erase(e.number, e.class, e.block)
+	sh.memory.entries.give(e.number, 1)
+	if len(sh.queue) == 0 && cap(sh.queue) > keepQueue {
+		sh.records, sh.queue, sh.memory = table{}, nil, nil
+	}
 }
 
 // reserve adds entries and bytes to the counters. It reports false and changes nothing
@@ -744,10 +791,10 @@ func add(c *atomic.Int64, n, limit int64) bool {
 	}
 }
 
-// locate returns the shard of key, and the hash of key for the shard's table.
-func (s *Store) locate(key string) (sh *shard, hash uint64) {
-	hash = maphash.String(s.seed, key)
-	return &s.shards[hash%shardCount], hash
+// locate returns the shard of key, and the part of the key's hash for the shard's table.
+func (s *Store) locate(key string) (sh *shard, hash uint32) {
+	sum := maphash.String(s.seed, key)
+	return &s.shards[sum%shardCount], uint32(sum >> 32)
 }
 
 // elapsed is the store's time: how long ago the store was made. It is read under

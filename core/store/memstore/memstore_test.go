@@ -240,7 +240,7 @@ func TestTheDeadNeverOutgrowTheLiving(t *testing.T) {
 }
 
 // TestMemoryPerRecord measures what a record takes beyond its key, fingerprint and
-// result: at most 250 bytes is the promise, and about what Config.MaxBytes counts.
+// result: at most 190 bytes is the promise, and what Config.MaxBytes counts. The store has copies of all three.
 func TestMemoryPerRecord(t *testing.T) {
 	const n = 100_000
 	s := open(t, memstore.Config{})
@@ -250,25 +250,31 @@ func TestMemoryPerRecord(t *testing.T) {
 	}
 	result := make([]byte, 256) // a size class: nothing is lost to rounding
 	c := claim()
+	c.Fingerprint, c.Policy, c.Creator = strings.Repeat("f", 32), "client-key", "shop-1/12345"
+	texts := float64(len(keys[0]) + len(c.Fingerprint))
 	ctx := t.Context()
-	before := heap()
+	before, objects := heap()
 	for _, key := range keys {
 		if _, err := s.Acquire(ctx, key, c); err != nil {
 			t.Fatal(err)
 		}
 	}
-	running := heap()
+	running, _ := heap()
 	for _, key := range keys {
 		if err := s.Complete(ctx, key, c.Owner, result, time.Hour); err != nil {
 			t.Fatal(err)
 		}
 	}
-	done := heap()
-	perRunning := (float64(running) - float64(before)) / n
-	perDone := (float64(done)-float64(before))/n - float64(len(result))
+	done, more := heap()
+	perRunning := (float64(running)-float64(before))/n - texts
+	perDone := (float64(done)-float64(before))/n - texts - float64(len(result))
 	t.Logf("%.0f bytes per running record, %.0f per finished one", perRunning, perDone)
-	if perRunning > 250 || perDone > 250 {
-		t.Errorf("a record takes %.0f bytes running and %.0f finished, beyond its key and result; at most 250", perRunning, perDone)
+	if perRunning > memstore.Overhead || perDone > memstore.Overhead {
+		t.Errorf("a record takes %.0f bytes running and %.0f finished, beyond key, fingerprint and result; at most %d",
+			perRunning, perDone, memstore.Overhead)
+	}
+	if perObject := n / (float64(more) - float64(objects)); perObject < 10 {
+		t.Errorf("%.1f records for each object that the collector marks", perObject)
 	}
 	if perDone < 50 {
 		t.Errorf("a record takes %.0f bytes: this measures nothing", perDone)
@@ -277,12 +283,12 @@ func TestMemoryPerRecord(t *testing.T) {
 	runtime.KeepAlive(keys)
 }
 
-func heap() uint64 {
+func heap() (bytes, objects uint64) {
 	runtime.GC()
 	runtime.GC()
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
-	return m.HeapAlloc
+	return m.HeapAlloc, m.HeapObjects
 }
 
 // TestAllocations: a claim costs its record, a result its copy.

@@ -9,57 +9,58 @@ import "time"
 // container/heap would cost an interface call per step and an allocation per push.
 type queue []slot
 
-// slot is a record and its deadline, in the store's time.
+// slot is a record, by its number, and its deadline, in the store's time.
 type slot struct {
-	at    time.Duration
-	entry *entry
+	at     time.Duration
+	number uint32
 }
 
-func (q *queue) push(e *entry, at time.Duration) {
-	*q = append(*q, slot{at, e})
-	e.place = int32(len(*q) - 1)
-	q.up(len(*q) - 1)
+func (sh *shard) enqueue(e *entry, at time.Duration) {
+	sh.queue = append(sh.queue, slot{at, e.number})
+	e.place = int32(len(sh.queue) - 1)
+	sh.up(len(sh.queue) - 1)
 }
 
-func (q *queue) remove(e *entry) {
-	i, last := int(e.place), len(*q)-1
+func (sh *shard) dequeue(e *entry) {
+	i, last := int(e.place), len(sh.queue)-1
 	if i != last {
-		q.put(i, (*q)[last])
+		sh.put(i, sh.queue[last])
 	}
-	(*q)[last] = slot{} // lets go of the record
-	*q = (*q)[:last]
+	sh.queue = sh.queue[:last]
 	if i != last {
-		q.fix(i)
+		sh.fix(i)
 	}
 }
 
 // move gives e another deadline.
-func (q queue) move(e *entry, at time.Duration) {
-	q[e.place].at = at
-	q.fix(int(e.place))
+func (sh *shard) move(e *entry, at time.Duration) {
+	sh.queue[e.place].at = at
+	sh.fix(int(e.place))
 }
 
-func (q queue) fix(i int) {
-	if !q.down(i) {
-		q.up(i)
+func (sh *shard) fix(i int) {
+	if !sh.down(i) {
+		sh.up(i)
 	}
 }
 
-func (q queue) up(i int) {
+func (sh *shard) up(i int) {
+	q := sh.queue
 	moving := q[i]
 	for i > 0 {
 		parent := (i - 1) / 2
 		if q[parent].at <= moving.at {
 			break
 		}
-		q.put(i, q[parent])
+		sh.put(i, q[parent])
 		i = parent
 	}
-	q.put(i, moving)
+	sh.put(i, moving)
 }
 
 // down reports whether it moved anything.
-func (q queue) down(i int) bool {
+func (sh *shard) down(i int) bool {
+	q := sh.queue
 	from, moving := i, q[i]
 	for {
 		child := 2*i + 1
@@ -72,14 +73,14 @@ func (q queue) down(i int) bool {
 		if q[child].at >= moving.at {
 			break
 		}
-		q.put(i, q[child])
+		sh.put(i, q[child])
 		i = child
 	}
-	q.put(i, moving)
+	sh.put(i, moving)
 	return i != from
 }
 
-func (q queue) put(i int, s slot) {
-	q[i] = s
-	s.entry.place = int32(i)
+func (sh *shard) put(i int, s slot) {
+	sh.queue[i] = s
+	sh.entry(s.number).place = int32(i)
 }

@@ -1,45 +1,52 @@
 package memstore
 
-// table finds a shard's records by their keys. It is indexed by the hash of the key, which every
+import "strings"
+
+// table finds a shard's records by their keys. It is indexed by a part of the hash of the key, which every
 // call computes once, to find the shard. A map of strings would hash the key again at each step,
 // and every key once more whenever the map grows.
 //
-// Of keys with equal hashes (64 bits and a secret seed make them very rare) all but the first lie in
-// a map of their own.
+// Of keys with equal parts all but the first lie in a map of their own. There are few: one or two among five million records.
 type table struct {
-	first  map[uint64]*entry
-	others map[string]*entry
+	first  map[uint32]uint32 // the number of the entry
+	others map[string]uint32
 }
 
 // find returns the record under key, or nil.
-func (t *table) find(hash uint64, key string) *entry {
-	if e := t.first[hash]; e != nil && e.key == key {
-		return e
+func (sh *shard) find(hash uint32, key string) *entry {
+	if number, ok := sh.records.first[hash]; ok {
+		if e := sh.entry(number); sh.key(e) == key {
+			return e
+		}
 	}
-	return t.others[key]
+	if number, ok := sh.records.others[key]; ok {
+		return sh.entry(number)
+	}
+	return nil
 }
 
-// add adds a record under a key that has none.
-func (t *table) add(hash uint64, e *entry) {
+// index adds a record under a key that has none.
+func (sh *shard) index(e *entry) {
+	t := &sh.records
 	if t.first == nil {
-		t.first = make(map[uint64]*entry)
+		t.first = map[uint32]uint32{}
 	}
-	if t.first[hash] == nil {
-		t.first[hash] = e
+	if _, taken := t.first[e.hash]; !taken {
+		t.first[e.hash] = e.number
 		return
 	}
 	if t.others == nil {
-		t.others = make(map[string]*entry)
+		t.others = map[string]uint32{}
 	}
-	t.others[e.key] = e
+	t.others[strings.Clone(sh.key(e))] = e.number
 }
 
-// remove takes e out.
-func (t *table) remove(hash uint64, e *entry) {
-	if t.first[hash] == e {
-		delete(t.first, hash)
+// unindex takes e out.
+func (sh *shard) unindex(e *entry) {
+	if number, ok := sh.records.first[e.hash]; ok && number == e.number {
+		delete(sh.records.first, e.hash)
 	} else {
-		delete(t.others, e.key)
+		delete(sh.records.others, sh.key(e))
 	}
 }
 
