@@ -123,8 +123,21 @@ func lostAnswers(t *testing.T, connect Connect) {
 	}
 }
 
-// subscribe subscribes, and returns what Subscribe calls and returns.
+// subscribe subscribes, and returns what Subscribe calls and returns. A subscription that ends before it is confirmed, for its connection
+// had been cut while it was in a pool, say, is tried again.
 func subscribe(t *testing.T, ctx context.Context, c redisstore.Client, channel string) (received <-chan string, ended <-chan error) {
+	deadline := time.Now().Add(time.Minute)
+	for {
+		received, ended, err := trySubscribe(t, ctx, c, channel)
+		if err == nil {
+			return received, ended
+		}
+		require.True(t, time.Now().Before(deadline), "%v", err)
+	}
+}
+
+func trySubscribe(t *testing.T, ctx context.Context, c redisstore.Client, channel string) (
+	received <-chan string, ended <-chan error, err error) {
 	confirmed, messages, end := make(chan struct{}), make(chan string, 100), make(chan error, 1)
 	go func() {
 		end <- c.Subscribe(ctx, channel, func() { close(confirmed) }, func(m string) { messages <- m })
@@ -132,11 +145,12 @@ func subscribe(t *testing.T, ctx context.Context, c redisstore.Client, channel s
 	select {
 	case <-confirmed:
 	case err := <-end:
-		require.FailNow(t, "ended before it was confirmed", "%v", err)
+		require.Error(t, err)
+		return nil, nil, err
 	case <-time.After(time.Minute):
 		require.FailNow(t, "not confirmed")
 	}
-	return messages, end
+	return messages, end, nil
 }
 
 // receive waits for what comes from a channel.
