@@ -42,6 +42,10 @@
 //	    what       operation (Acquire and Complete), replay
 //	    way        commands (SET NX and SET, or GET), scripts (what the store sends, by the bare client),
 //	               store; replay also has cached (the store with its client-side cache)
+//	RedisClients/<what>/<client>          of 64 goroutines, on a Valkey that compares by itself
+//	    what       first (Acquire and Complete), replay
+//	    client     rueidis, valkey-go, go-redis: the store on it; rueidis-bare (SET NX and SET, or GET),
+//	               go-redis-bare (what the store sends)
 //	Keys/<kind>/<size>/<way>              MB/s
 //	    kind       json, form, multipart, binary
 //	    size       200B, 4KiB, 64KiB, 1MiB, exactly

@@ -80,6 +80,7 @@ require (
 	go.opentelemetry.io/otel/metric v1.46.0 // indirect
 	go.opentelemetry.io/otel/sdk v1.46.0 // indirect
 	go.opentelemetry.io/otel/trace v1.46.0 // indirect
+	go.uber.org/atomic v1.11.0 // indirect
 	go.uber.org/mock v0.5.0 // indirect
 	go.yaml.in/yaml/v3 v3.0.5 // indirect
 	golang.org/x/arch v0.22.0 // indirect
@@ -103,13 +104,17 @@ require (
 	github.com/idem-go/idem/core/store/sqlstore v0.0.0
 	github.com/idem-go/idem/echo5idem v0.0.0
 	github.com/idem-go/idem/fiber3idem v0.0.0
+	github.com/idem-go/idem/goredisidem v0.0.0
 	github.com/idem-go/idem/mcpgoidem v0.0.0
 	github.com/idem-go/idem/mcpidem v0.0.0
 	github.com/idem-go/idem/otelidem v0.0.0
 	github.com/idem-go/idem/promidem v0.0.0
+	github.com/idem-go/idem/valkeyidem v0.0.0
 	github.com/mark3labs/mcp-go v1.2.0
 	github.com/modelcontextprotocol/go-sdk v1.8.0
 	github.com/prometheus/client_golang v1.24.0
+	github.com/redis/go-redis/v9 v9.19.0
+	github.com/valkey-io/valkey-go v1.0.79
 	go.opentelemetry.io/otel/sdk/metric v1.46.0
 )
 
@@ -128,3 +133,7 @@ replace github.com/idem-go/idem/promidem => ../promidem
 replace github.com/idem-go/idem/mcpidem => ../mcpidem
 
 replace github.com/idem-go/idem/mcpgoidem => ../mcpgoidem
+
+replace github.com/idem-go/idem/goredisidem => ../goredisidem
+
+replace github.com/idem-go/idem/valkeyidem => ../valkeyidem

@@ -27,6 +27,8 @@ func TestBoundaries(t *testing.T) {
 		"pgregory.net/rapid":                "a consumer compiles no test library",
 		"github.com/anishathalye/porcupine": "a consumer compiles no test library",
 		"github.com/alicebob/miniredis":     "a consumer compiles no test library",
+		"github.com/redis/go-redis":         "only who has it compiles it",
+		"github.com/valkey-io/valkey-go":    "only who has it compiles it",
 		"github.com/jackc/pgx":              "the drivers are the consumer's choice",
 		"github.com/go-sql-driver/mysql":    "the drivers are the consumer's choice",
 		"modernc.org/sqlite":                "the drivers are the consumer's choice",
@@ -100,6 +102,8 @@ func TestBoundaries(t *testing.T) {
 		// Their clients compile UUIDs, which can be stored with database/sql, too.
 		"amqpidem":      {core, "github.com/rabbitmq/amqp091-go", "database/sql"},
 		"watermillidem": {core, "database/sql"},
+		"goredisidem":   {core, "github.com/redis/rueidis", "github.com/redis/go-redis"},
+		"valkeyidem":    {core, "github.com/redis/rueidis", "github.com/valkey-io/valkey-go"},
 		"outbox":        {core, "database/sql"},
 		"pgxidem":       {core, "github.com/jackc/pgx", "database/sql", "encoding/xml"},
 		"rowguard":      {"database/sql"},

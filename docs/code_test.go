@@ -40,6 +40,7 @@ func TestCode(t *testing.T) {
 		"tokens_test.go", "../examples/browser/tokens_test.go", "../core/example_policy_test.go", "../core/example_step_test.go",
 		"../core/example_schedule_test.go", "../benchmarks/fiber_migration_test.go", "../core/store/sqlstore/example_test.go",
 		"../amqpidem/example_test.go", "../watermillidem/example_test.go", "../grpcidem/example_test.go", "../connectidem/example_test.go",
+		"../goredisidem/example_test.go", "../valkeyidem/example_test.go",
 		"../mcpidem/example_test.go", "../mcpgoidem/example_test.go",
 		"../idemclient/example_test.go", "../examples/shop/limit.go", "../ginidem/example_webhooks_test.go",
 		"../sign/example_scheme_test.go"} {
@@ -49,7 +50,7 @@ func TestCode(t *testing.T) {
 		"agents.md": 2, "clients.md": 3, "duplicates.md": 1, "limits.md": 4, "messages.md": 3, "migrating.md": 4, "mounting.md": 6,
 		"operating.md": 1,
 		"policies.md":  5, "problems.md": 4, "production.md": 2, "profiles.md": 1, "rpc.md": 3, "scheduled.md": 2, "sealing.md": 1,
-		"signing.md": 3, "steps.md": 4, "stores.md": 7, "testing.md": 3, "tokens.md": 5, "watermill.md": 1, "webhooks.md": 2,
+		"signing.md": 3, "steps.md": 4, "stores.md": 9, "testing.md": 3, "tokens.md": 5, "watermill.md": 1, "webhooks.md": 2,
 	} {
 		blocks := strings.Split(page(t, name), "```go\n")[1:]
 		require.Len(t, blocks, count, name)

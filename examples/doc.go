@@ -21,6 +21,8 @@
 //
 // Command chain is a client, a shop and a bank, over links that lose requests and answers.
 //
+// Command goredis is a service that gives idem its own client of Redis, which is one of go-redis.
+//
 // What is sold, and how each route is protected, is defined in package shop. Folder browser
 // tests the pages of the programs as people use them.
 package examples

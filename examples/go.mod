@@ -15,6 +15,7 @@ require (
 	github.com/idem-go/idem/core/store/sqlstore v0.0.0
 	github.com/idem-go/idem/echo5idem v0.0.0
 	github.com/idem-go/idem/fiber3idem v0.0.0
+	github.com/idem-go/idem/goredisidem v0.0.0
 	github.com/idem-go/idem/grpcidem v0.0.0
 	github.com/idem-go/idem/otelidem v0.0.0
 	github.com/idem-go/idem/outbox v0.0.0
@@ -27,6 +28,7 @@ require (
 	github.com/prometheus/common v0.70.0
 	github.com/prometheus/prometheus v0.312.0
 	github.com/rabbitmq/amqp091-go v1.11.0
+	github.com/redis/go-redis/v9 v9.19.0
 	github.com/redis/rueidis v1.0.79
 	github.com/redis/rueidis/rueidislimiter v1.0.76
 	github.com/stretchr/testify v1.12.1
@@ -162,3 +164,5 @@ replace github.com/idem-go/idem/promidem => ../promidem
 replace github.com/idem-go/idem/grpcidem => ../grpcidem
 
 replace github.com/idem-go/idem/mcpidem => ../mcpidem
+
+replace github.com/idem-go/idem/goredisidem => ../goredisidem

@@ -11,9 +11,11 @@
 // The store's commands go through the client's hooks and pool, and count in its metrics.
 //
 //   - MaxRetries does not hold for them: each is sent once. A retry after a lost answer would meet with what the first try did.
-//   - ReadTimeout (3 s by default, in newer versions 5 s) is how long an answer may take. Callers wait no longer than their own contexts say;
-//     their deadlines break no connection, whatever ContextTimeoutEnabled says.
-//   - A hook that calls next more than once is noticed if it was added before New. Then the store takes the answers for repeated.
+//   - ReadTimeout (3 s by default, in newer versions 5 s) is how long an answer may take. Callers wait no longer than their own contexts
+//     say; their deadlines break no connection, whatever ContextTimeoutEnabled says.
+//   - A hook sees the commands that are sent together as one pipeline. One argument of a command is a fmt.Stringer in place of a
+//     string: it counts how often the command is sent. So a hook that calls next more than once is noticed, and the store takes the
+//     answers for repeated.
 //   - ReadOnly, RouteByLatency and RouteRandomly do not matter: what the store sends goes to masters.
 //   - Each waiting process holds one connection beyond the pool, for the subscription on which waiters are woken.
 package goredisidem
@@ -49,67 +51,61 @@ func New(client redis.UniversalClient, c redisstore.Config) (*redisstore.Store, 
 	default:
 		return nil, fmt.Errorf("%w, not %T", errClient, client)
 	}
-	counter := new(counter)
-	client.AddHook(counter)
-	return redisstore.NewWithClient(on{client, counter}, c), nil
+	return redisstore.NewWithClient(on{client}, c), nil
 }
 
 var errClient = errors.New("goredisidem: New takes a *redis.Client or a *redis.ClusterClient")
 
 // on is a redisstore.Client on one of go-redis.
-type on struct {
-	redis.UniversalClient
-	counter *counter // nil: a node of a cluster
-}
+type on struct{ redis.UniversalClient }
 
 // command is a command that go-redis does not retry.
 type command struct {
 	*redis.Cmd
-	counter *counter
-	sent    int // how often
+	counted word
 }
 
 // NoRetry overrides what redis.Cmd says.
 func (*command) NoRetry() bool { return true }
 
-// counter is a hook that counts how often the commands of one store are sent: the hooks around it may do so twice.
-type counter struct{ _ byte }
-
-func (c *counter) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (c *counter) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, do redis.Cmder) error {
-		c.count(do)
-		return next(ctx, do)
-	}
+// word is an argument of a command that counts how often it is sent: the client's hooks may do so twice. (A hook of our own would see
+// that, too, but to add one to a client that others use already is a data race.)
+type word struct {
+	text string
+	sent int
 }
 
-func (c *counter) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(ctx context.Context, all []redis.Cmder) error {
-		for _, do := range all {
-			c.count(do)
-		}
-		return next(ctx, all)
-	}
+// MarshalBinary is called each time the command is written to a connection.
+func (w *word) MarshalBinary() ([]byte, error) {
+	w.sent++
+	return []byte(w.text), nil
 }
 
-func (c *counter) count(do redis.Cmder) {
-	if do, is := do.(*command); is && do.counter == c {
-		do.sent++
-	}
-}
+// String is what hooks print, and go-redis reads.
+func (w *word) String() string { return w.text }
 
 // Do implements redisstore.Client.
 func (c on) Do(ctx context.Context, commands []redisstore.Command) {
 	all := make([]command, len(commands))
 	cmders := make([]redis.Cmder, len(commands))
-	for i := range commands {
-		args := make([]any, len(commands[i].Args))
-		for j, word := range commands[i].Args {
-			args[j] = word
+	counted := false
+	for i, do := range commands {
+		args := make([]any, len(do.Args))
+		for j, text := range do.Args {
+			args[j] = text
 		}
-		all[i] = command{Cmd: redis.NewCmd(ctx, args...), counter: c.counter}
-		all[i].SetFirstKeyPos(int8(commands[i].Key))
+		// go-redis wants keys as strings, and hooks may want names so. What is sent with others is counted with them.
+		at := len(args) - 1
+		if at == do.Key {
+			at = 0
+		}
+		if at > 0 || i == len(commands)-1 && !counted {
+			counted = true
+			all[i].counted.text = do.Args[at]
+			args[at] = &all[i].counted
+		}
+		all[i].Cmd = redis.NewCmd(ctx, args...)
+		all[i].SetFirstKeyPos(int8(do.Key))
 		cmders[i] = &all[i]
 	}
 	if len(all) == 1 {
@@ -119,9 +115,13 @@ func (c on) Do(ctx context.Context, commands []redisstore.Command) {
 		_ = pipe.BatchProcess(ctx, cmders...)
 		_, _ = pipe.Exec(ctx)
 	}
+	repeated := false
 	for i := range all {
 		commands[i].Reply = replyOf(all[i].Result())
-		commands[i].Repeated = all[i].sent > 1
+		repeated = repeated || all[i].counted.sent > 1
+	}
+	for i := range commands {
+		commands[i].Repeated = repeated
 	}
 }
 
@@ -166,7 +166,7 @@ func (c on) Nodes(ctx context.Context) (map[string]redisstore.Client, error) {
 		err := client.ForEachMaster(ctx, func(_ context.Context, master *redis.Client) error {
 			mu.Lock()
 			defer mu.Unlock()
-			nodes[master.Options().Addr] = on{UniversalClient: master}
+			nodes[master.Options().Addr] = on{master}
 			return nil
 		})
 		if err != nil {
@@ -194,7 +194,7 @@ func (c on) Subscribe(ctx context.Context, channel string, confirmed func(), rec
 	heard := make(chan struct{}, 1)
 	var watching sync.WaitGroup
 	watching.Go(func() {
-		defer subscription.Close() // which ends Receive
+		defer func() { _ = subscription.Close() }() // which ends Receive
 		for asked := false; ; {
 			select {
 			case <-ctx.Done():

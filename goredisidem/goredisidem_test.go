@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"net/url"
+	"sync"
 	"testing"
 	"time"
 
@@ -47,7 +48,7 @@ func open(tb testing.TB, address string, config *tls.Config) *redisstore.Store {
 func TestClient(t *testing.T) {
 	t.Parallel()
 	clienttest.Run(t, func(tb testing.TB, url string, config *tls.Config) redisstore.Client {
-		return on{UniversalClient: connect(tb, url, config)}
+		return on{connect(tb, url, config)}
 	})
 }
 
@@ -79,31 +80,46 @@ func (twice) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPi
 	}
 }
 
-// TestHooksThatRepeat: a store knows, also when other stores have the same client.
+// TestHooksThatRepeat: a store knows, whatever it sends.
 func TestHooksThatRepeat(t *testing.T) {
 	server := backend.StartRedis(t)
 	link := backend.NewProxy(t, server.Addr())
-	client := connect(t, link.URL(server.URL()), nil)
+	client := on{connect(t, link.URL(server.URL()), nil)}
 	client.AddHook(twice{})
-	for range 2 {
-		s, err := New(client, redisstore.Config{})
-		require.NoError(t, err)
-		t.Cleanup(s.Close)
-		c := &counter{}
-		client.AddHook(c)
-		commands := []redisstore.Command{{Args: []string{"INCR", "n"}, Key: 1}}
-		on{client, c}.Do(t.Context(), commands)
-		assert.False(t, commands[0].Repeated)
+	for _, words := range [][]string{{"INCR", "counted"}, {"INCRBY", "counted", "1"}} {
+		commands := []redisstore.Command{{Args: words, Key: 1}}
+		client.Do(t.Context(), commands)
+		require.NoError(t, commands[0].Err)
+		require.False(t, commands[0].Repeated)
 		for n := 1; n <= 2; n++ {
 			link.CutAfter([]byte("counted"))
-			commands := []redisstore.Command{{Args: []string{"INCR", "counted"}, Key: 1}, {Args: []string{"PTTL", "counted"}, Key: 1}}[:n]
-			on{client, c}.Do(t.Context(), commands)
+			commands = []redisstore.Command{{Args: words, Key: 1}, {Args: []string{"PTTL", "counted"}, Key: 1}}[:n]
+			client.Do(t.Context(), commands)
 			for _, do := range commands {
 				assert.NoError(t, do.Err)
 				assert.True(t, do.Repeated)
 			}
 		}
 	}
+}
+
+// TestClientInUse: a store is made of a client that others use meanwhile. What it changed of the client, a race detector would see.
+func TestClientInUse(t *testing.T) {
+	client := connect(t, backend.Redis(t), nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	var others sync.WaitGroup
+	others.Go(func() {
+		for ctx.Err() == nil {
+			_ = client.Ping(ctx).Err()
+		}
+	})
+	for range 3 {
+		s, err := New(client, redisstore.Config{})
+		require.NoError(t, err)
+		t.Cleanup(s.Close)
+	}
+	cancel()
+	others.Wait()
 }
 
 // TestOthersAreRefused: a ring, in particular.

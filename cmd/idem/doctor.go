@@ -204,15 +204,17 @@ func doctorRedis(ctx context.Context, url string, say func(level, what, do strin
 			}
 			return ""
 		}
-		version := get("redis_version")
-		major, minor, _ := strings.Cut(version, ".")
-		a, _ := strconv.Atoi(major)
-		b, _ := strconv.Atoi(strings.Split(minor, ".")[0])
-		if a > 6 || a == 6 && b >= 2 {
-			say("ok", addr+": version "+version+", "+get("role"), "")
-		} else {
-			say("bad", addr+": version "+version, "use Redis 6.2 or later, or Valkey")
+		version, valkey := get("redis_version"), get("valkey_version")
+		named := "Redis " + version
+		if valkey != "" {
+			named = "Valkey " + valkey
 		}
+		if atLeast(version, 6, 2) {
+			say("ok", addr+": "+named+", "+get("role"), "")
+		} else {
+			say("bad", addr+": "+named, "use Redis 6.2 or later, or Valkey")
+		}
+		say("ok", addr+": "+way(version, valkey), "")
 		if policy := get("maxmemory_policy"); policy == "noeviction" || policy == "" {
 			say("ok", addr+": maxmemory-policy noeviction", "")
 		} else {
@@ -245,6 +247,26 @@ func doctorRedis(ctx context.Context, url string, say func(level, what, do strin
 		}
 	}
 	return nil
+}
+
+// way says how a run ends on a server of these versions; valkey is empty if it is not Valkey. The store finds it out as well.
+func way(redis, valkey string) string {
+	switch {
+	case atLeast(valkey, 9, 0):
+		return "it compares by itself: runs end by SET with IFEQ and DELIFEQ"
+	case atLeast(valkey, 8, 1):
+		return "it compares by itself: results are stored by SET with IFEQ; releases take a script"
+	case valkey == "" && atLeast(redis, 8, 4):
+		return "it compares by itself: runs end by SET with IFEQ and DELEX"
+	}
+	return "runs end by scripts, which take more of its time: Valkey 8.1, Redis 8.4 and what is later compare by themselves"
+}
+
+// atLeast reports whether a version is major.minor or later.
+func atLeast(version string, major, minor int) bool {
+	var has [2]int
+	n, _ := fmt.Sscanf(version, "%d.%d", &has[0], &has[1])
+	return n == 2 && (has[0] > major || has[0] == major && has[1] >= minor)
 }
 
 // settings are queries about a database, by dialect: what must not be, and what to do then.

@@ -430,6 +430,7 @@ func TestDoctor(t *testing.T) {
 	assert.Contains(t, said, "maxmemory-policy allkeys-lru")
 	assert.Contains(t, said, "CONFIG SET maxmemory-policy noeviction")
 	assert.Contains(t, said, "appendonly no")
+	assert.Contains(t, said, "runs end by scripts")
 	file := filepath.Join(t.TempDir(), "empty.db")
 	for name, tc := range map[string]struct {
 		url  string
@@ -449,6 +450,20 @@ func TestDoctor(t *testing.T) {
 	said = n.idem(1, "doctor")
 	assert.Contains(t, said, "make the table")
 	assert.Contains(t, said, "a test record: claim: ")
+}
+
+// TestDoctorOfServersThatCompare: which commands a server of each version takes.
+func TestDoctorOfServersThatCompare(t *testing.T) {
+	for versions, want := range map[[2]string]string{
+		{"7.2.4", "9.0.0"}: "SET with IFEQ and DELIFEQ", {"7.2.4", "8.1.4"}: "releases take a script", {"7.2.4", "8.0.1"}: "by scripts",
+		{"8.4.0", ""}: "SET with IFEQ and DELEX", {"8.2.1", ""}: "by scripts", {"10.0.0", ""}: "DELEX", {"", ""}: "by scripts",
+	} {
+		assert.Contains(t, way(versions[0], versions[1]), want, versions)
+	}
+	n := &night{T: t, service: "s", url: backend.StartValkey(t).URL()}
+	said := n.idem(0, "doctor")
+	assert.Regexp(t, `: Valkey \d+\.\d+\.\d+, master`, said)
+	assert.Contains(t, said, "it compares by itself")
 }
 
 // TestDoctorBehindAPooler: a pooler that shares connections is seen whether or not anybody has used it before, and the rest of the store is

@@ -7,7 +7,7 @@
 // Other tests use the same server at the same time, so a test keeps to a key prefix or a
 // table of its own, and cleans up.
 //
-// Own servers: [StartRedis], [StartValkey], [StartRedisCluster], [StartRedisSentinel], [StartPostgres],
+// Own servers: [StartRedis], [StartValkey], [StartRedisCluster], [StartRedisSentinel], [StartValkeySentinel], [StartPostgres],
 // [StartPgBouncer], [StartMariaDB], [StartGalera] and [StartRabbitMQ] start processes on free ports of 127.0.0.1. A test may
 // kill, freeze and restart them. They end with the test, and also when the test binary is killed.
 //

@@ -32,6 +32,11 @@ func StartRedis(tb testing.TB, args ...string) *Server {
 // IDEM_VALKEY_SERVER is set: scripts/backends unpacks it on Debian only.
 func StartValkey(tb testing.TB, args ...string) *Server {
 	tb.Helper()
+	return startProgram(tb, valkeyServer(tb), "", nil, args...)
+}
+
+func valkeyServer(tb testing.TB) (program string) {
+	tb.Helper()
 	if unwanted() || !canStart {
 		installed(tb, "valkey-server") // says why it can't be
 	}
@@ -50,7 +55,7 @@ func StartValkey(tb testing.TB, args ...string) *Server {
 	if n, _ := fmt.Sscanf(text, "%d.%d", &major, &minor); err != nil || n < 2 || major < 8 || major == 8 && minor < 1 {
 		missing("%s is no Valkey 8.1 or later: %s %v", program, out, err)
 	}
-	return startProgram(tb, program, "", nil, args...)
+	return program
 }
 
 // startRedis starts a Redis server. What is in config, unlike args, the server may change

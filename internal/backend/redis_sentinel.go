@@ -32,12 +32,23 @@ func (s *Sentinel) URL() string { return s.sentinel.URL() + "?master_set=" + mas
 // failover, unless the test waits for the replica (WAIT) first.
 func StartRedisSentinel(tb testing.TB) *Sentinel {
 	tb.Helper()
+	return startSentinel(tb, installed(tb, "redis-server"))
+}
+
+// StartValkeySentinel is StartRedisSentinel with a master and a replica as [StartValkey] has them.
+func StartValkeySentinel(tb testing.TB) *Sentinel {
+	tb.Helper()
+	return startSentinel(tb, valkeyServer(tb))
+}
+
+func startSentinel(tb testing.TB, program string) *Sentinel {
+	tb.Helper()
 	long(tb)
 	// By default the first replica waits 5 s, for others to share the transfer with.
 	const hurry, now = "--repl-diskless-sync-delay", "0"
-	s := &Sentinel{Master: startRedis(tb, "", nil, hurry, now)}
+	s := &Sentinel{Master: startProgram(tb, program, "", nil, hurry, now)}
 	host, port, _ := net.SplitHostPort(s.Master.Addr())
-	s.Replica = startRedis(tb, fmt.Sprintf("replicaof %s %s\n", host, port), nil, hurry, now)
+	s.Replica = startProgram(tb, program, fmt.Sprintf("replicaof %s %s\n", host, port), nil, hurry, now)
 	dir := dataDir(tb, nil)
 	file := filepath.Join(dir, "sentinel.conf") // the sentinel writes what it learns into it
 	// A server that a sentinel has just begun to watch is asked after a second only, and is

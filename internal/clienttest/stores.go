@@ -27,7 +27,7 @@ func Stores(t *testing.T, open Open) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			url, config := server(t)
-			storetest.Run(t, Instances(t, url, func(tb testing.TB, url string) *redisstore.Store { return open(tb, url, config) }),
+			storetest.Run(t, factory(url, "", func(tb testing.TB, url string) *redisstore.Store { return open(tb, url, config) }),
 				storetest.Features{})
 		})
 	}
@@ -44,23 +44,31 @@ func Stores(t *testing.T, open Open) {
 	if testing.Short() {
 		return
 	}
+	t.Run("moving slot", func(t *testing.T) { t.Parallel(); movingSlot(t, plain) })
+	t.Run("failover", func(t *testing.T) { t.Parallel(); failover(t, backend.StartRedisSentinel(t), plain) })
+	t.Run("failover of servers that compare", func(t *testing.T) { t.Parallel(); failover(t, backend.StartValkeySentinel(t), plain) })
 	run("TLS", func(t *testing.T) (string, *tls.Config) { return backend.StartRedisTLS(t) })
 	run("few rights", func(t *testing.T) (string, *tls.Config) {
-		rights := append([]string{"--user", "idem", "on", ">secret", "~*"}, Rights...)
 		return "redis://idem:secret@" + backend.StartRedis(t, rights...).Addr(), nil
 	})
 	run("RESP2", func(t *testing.T) (string, *tls.Config) { return backend.StartRedis(t).URL() + "?protocol=2", nil })
 }
 
-// Rights are what a user of the store needs, as the package documentation has it.
-var Rights = []string{"resetchannels", "&idem:wake", "-@all", "+eval", "+evalsha", "+get", "+set", "+del", "+pexpire", "+pttl",
-	"+getrange", "+setrange", "+publish", "+subscribe", "+unsubscribe", "+ping", "+info", "+script|load"}
+// rights are what a user of the store and of its inspector needs, with a client that caches, as the package documentation has it.
+var rights = []string{"--user", "idem", "on", ">secret", "~*", "resetchannels", "&idem:wake", "-@all",
+	"+eval", "+evalsha", "+get", "+set", "+del", "+pexpire", "+pttl", "+getrange", "+setrange",
+	"+publish", "+subscribe", "+unsubscribe", "+ping", "+info", "+script|load", "+scan", "+strlen", "+client"}
 
 // Instances makes name spaces in a server or servers that others may use. What is in them is
 // removed when tb ends.
 func Instances(tb testing.TB, url string, open func(tb testing.TB, url string) *redisstore.Store) storetest.Factory {
 	all := "storetest:" + store.NewOwner().String() + ":"
 	tb.Cleanup(func() { unlink(tb, url, all) })
+	return factory(url, all, open)
+}
+
+// factory makes name spaces, whose keys begin with all.
+func factory(url, all string, open func(tb testing.TB, url string) *redisstore.Store) storetest.Factory {
 	return func(tb testing.TB) storetest.Instance {
 		prefix := all + store.NewOwner().String() + ":"
 		peer := func() store.Store { return prefixed{open(tb, url), prefix} }

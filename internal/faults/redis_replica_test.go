@@ -115,9 +115,7 @@ func TestRedisReplicas(t *testing.T) {
 		s.report(redisReplica, "`WaitForReplicas: 1`, the replica killed while a handler runs, restarted",
 			"Redis", tally{executions: 3}, three...)
 	})
-	t.Run("failover", func(t *testing.T) {
-		t.Parallel()
-		pair := backend.StartRedisSentinel(t)
+	failsOver := func(t *testing.T, name string, pair *backend.Sentinel) {
 		s := newHastyShop(t, openRedis(t, pair.URL(), redisstore.Config{}), core.Policy{})
 		for _, op := range three {
 			require.Equal(t, "201", s.send(op))
@@ -136,8 +134,11 @@ func TestRedisReplicas(t *testing.T) {
 			s.until("201 replayed", op)
 		}
 		s.report(redisReplica, "master killed while a handler runs, the replica had caught up; Sentinel fails over",
-			"Redis with Sentinel", tally{executions: 5}, ops...)
-	})
+			name+" with Sentinel", tally{executions: 5}, ops...)
+	}
+	for _, kind := range redisKinds {
+		t.Run("failover of "+kind.name, func(t *testing.T) { t.Parallel(); failsOver(t, kind.name, kind.sentinel(t)) })
+	}
 	t.Run("cluster node", func(t *testing.T) {
 		t.Parallel()
 		cluster := backend.StartRedisCluster(t)

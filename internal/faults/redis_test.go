@@ -24,18 +24,31 @@ func openRedis(t *testing.T, url string, config redisstore.Config) store.Store {
 	return s
 }
 
+// redisKinds are a server that takes scripts, and one that compares by itself.
+var redisKinds = []struct {
+	name     string
+	start    func(testing.TB, ...string) *backend.Server
+	sentinel func(testing.TB) *backend.Sentinel
+}{{"Redis", backend.StartRedis, backend.StartRedisSentinel}, {"Valkey", backend.StartValkey, backend.StartValkeySentinel}}
+
 func TestRedisServer(t *testing.T) {
+	for _, kind := range redisKinds {
+		t.Run(kind.name, func(t *testing.T) { t.Parallel(); redisServers(t, kind.name, kind.start) })
+	}
+}
+
+func redisServers(t *testing.T, name string, start func(testing.TB, ...string) *backend.Server) {
 	fresh := func(args ...string) func(t *testing.T) (*backend.Server, store.Store) {
 		return func(t *testing.T) (*backend.Server, store.Store) {
 			t.Parallel()
-			redis := backend.StartRedis(t, args...)
+			redis := start(t, args...)
 			return redis, openRedis(t, redis.URL(), redisstore.Config{})
 		}
 	}
-	durableServer(t, redisServer, "Redis", fresh(durable...))
+	durableServer(t, redisServer, name, fresh(durable...))
 	t.Run("frozen before the claims of many", func(t *testing.T) {
 		t.Parallel()
-		redis := backend.StartRedis(t, durable...)
+		redis := start(t, durable...)
 		// A connection that is given up while the server is frozen releases no claims.
 		s := newHastyShop(t, openRedis(t, redis.URL()+"?write_timeout=1m", redisstore.Config{}),
 			core.Policy{Record: core.Record{Abandoned: core.Uncertain(nil), Lease: longLease}})
@@ -56,7 +69,7 @@ func TestRedisServer(t *testing.T) {
 			s.until("201", op)
 		}
 		s.report(redisServer, "server frozen beyond the deadline before a hundred claims at once, thawed; Uncertain",
-			"Redis", tally{executions: len(ops)}, ops...)
+			name, tally{executions: len(ops)}, ops...)
 	})
 	killing := func(t *testing.T) (*backend.Server, store.Store) {
 		redis, records := fresh(durable...)(t)
@@ -68,11 +81,11 @@ func TestRedisServer(t *testing.T) {
 			}
 		}}
 	}
-	trier(t, redisServer, "Redis", killing)("server killed between the handler and the result, restarted later", newHastyShop,
+	trier(t, redisServer, name, killing)("server killed between the handler and the result, restarted later", newHastyShop,
 		core.Record{}, once, func(redis *backend.Server, s *shop) {
 			s.answers(func() { require.True(s.t, s.saw(core.Unsettled)); redis.Start() }, s.until, "201 replayed")
 		})
-	try := trier(t, redisServer, "Redis", fresh("--maxmemory-policy", "noeviction"))
+	try := trier(t, redisServer, name, fresh("--maxmemory-policy", "noeviction"))
 	try("server restarted **empty** (no persistence) between answer and retry", newShop, core.Record{}, tally{executions: 6, duplicates: 3},
 		func(redis *backend.Server, s *shop) {
 			for _, op := range three {
@@ -119,13 +132,19 @@ func TestRedisServer(t *testing.T) {
 }
 
 func TestRedisLink(t *testing.T) {
+	for _, kind := range redisKinds {
+		t.Run(kind.name, func(t *testing.T) { t.Parallel(); redisLinks(t, kind.name, kind.start) })
+	}
+}
+
+func redisLinks(t *testing.T, name string, start func(testing.TB, ...string) *backend.Server) {
 	fresh := func(t *testing.T) (*backend.Proxy, store.Store) {
 		t.Parallel()
-		proxy := backend.NewProxy(t, backend.StartRedis(t).Addr())
+		proxy := backend.NewProxy(t, start(t).Addr())
 		return proxy, openRedis(t, "redis://"+proxy.Addr(), redisstore.Config{})
 	}
-	brokenLink(t, redisLink, "Redis", fresh)
-	trier(t, redisLink, "Redis", fresh)("link slow, within the deadline", newShop, core.Record{}, once,
+	brokenLink(t, redisLink, name, fresh)
+	trier(t, redisLink, name, fresh)("link slow, within the deadline", newShop, core.Record{}, once,
 		func(proxy *backend.Proxy, s *shop) {
 			proxy.Delay(50 * time.Millisecond)
 			s.answers(nothing, s.gets, "201 replayed")

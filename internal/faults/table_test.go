@@ -35,8 +35,9 @@ const (
 )
 
 var sections = []struct{ title, about string }{
-	{redisServer, "One Redis server, which is killed, frozen, emptied or full."},
-	{redisLink, "The connection between the service and Redis."},
+	{redisServer, "One server, Redis 7.0 or Valkey 8.1, which is killed, frozen, emptied or full. " +
+		"Valkey compares by itself whose a record is; on Redis scripts do."},
+	{redisLink, "The connection between the service and its server."},
 	{redisReplica, "A replica takes over. Replication is asynchronous: see below for what that can lose."},
 	{sqlServers, "The database server is killed, or ends the connection."},
 	{transactions, "The handler's change is made in the transaction that holds the record."},

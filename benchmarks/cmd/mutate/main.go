@@ -58,7 +58,7 @@ var dependents = map[string]string{
 	"core/internal/canon":        "core httpidem",
 	"core/store":                 "core core/store/memstore core/store/redisstore core/store/sqlstore",
 	"core/store/memstore":        "core httpidem",
-	"core/store/redisstore":      "internal/faults",
+	"core/store/redisstore":      "internal/faults goredisidem",
 	"core/store/sqlstore":        "pgxidem internal/faults",
 	"grpcidem":                   "internal/rpctest",
 	"internal/retry":             "idemclient sign",

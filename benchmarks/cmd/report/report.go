@@ -29,6 +29,9 @@ var tables = []table{
 	{"RedisPeer", "64 goroutines on one Redis: a whole operation (claim and result) and a replay. The ratio is to rueidis with plain " +
 		"commands, which compare no owner; \"scripts\" is rueidis sending what the store sends.",
 		`^RedisPeer/(\w+)/[^c].*|^RedisPeer/(\w+)/cached`, "RedisPeer/$1$2/commands", ""},
+	{"RedisClients", "The same on a Valkey that compares by itself, by client. The ratio of rueidis is to plain commands, that of " +
+		"go-redis to go-redis sending what the store sends.",
+		`^RedisClients/(\w+/(?:rueidis|go-redis))$`, "RedisClients/$1-bare", ""},
 	{"Keys", "The key of a request made of its parameters, by kind and size of the body, and jsontext's canonical form. The " +
 		"ratio is to the MD5 of the same bytes.",
 		`^Keys/(\w+/\w+)/(?:key|jsontext.*)`, "Keys/$1/md5", ""},
@@ -128,6 +131,12 @@ func targets() []target {
 			row: "RedisPeer/operation/commands", over: "RedisPeer/operation/store"},
 		target{what: "Redis, 64 parallel: rate of replays, against plain commands", limit: 0.9, atLeast: true, unit: "ns/op",
 			row: "RedisPeer/replay/commands", over: "RedisPeer/replay/store"},
+		target{what: "Valkey, 64 parallel: rate of first requests, against plain commands", limit: 0.9, atLeast: true, unit: "ns/op",
+			row: "RedisClients/first/rueidis-bare", over: "RedisClients/first/rueidis"},
+		target{what: "Valkey, 64 parallel: rate of replays, against plain commands", limit: 1.2, atLeast: true, unit: "ns/op",
+			row: "RedisClients/replay/rueidis-bare", over: "RedisClients/replay/rueidis"},
+		target{what: "go-redis, 64 parallel: time of first requests, against the same commands without the store", limit: 1.2,
+			unit: "ns/op", row: "RedisClients/first/go-redis", over: "RedisClients/first/go-redis-bare"},
 		target{what: "memstore, 1M records: bytes per record beyond key and response", limit: recordLimit,
 			unit: "B/record", row: "Memstore/1M/operation"},
 		target{what: "memstore, 5M records: bytes per record beyond key and response", limit: recordLimit,

@@ -76,12 +76,15 @@ func (b *between) DoCache(ctx context.Context, cmd rueidis.Cacheable, ttl time.D
 	return b.Client.DoCache(ctx, cmd, ttl)
 }
 
-// early is a client of a server before Redis 7.0, which does not know the command for a claim.
-type early struct{ rueidis.Client }
+// early is a client of a server before Redis 7.0, which does not know the command for a claim, until it is upgraded.
+type early struct {
+	rueidis.Client
+	upgraded *atomic.Bool // nil: never
+}
 
 func (e early) DoMulti(ctx context.Context, multi ...rueidis.Completed) []rueidis.RedisResult {
 	for i, command := range multi {
-		if command.Commands()[0] == "SET" {
+		if command.Commands()[0] == "SET" && (e.upgraded == nil || !e.upgraded.Load()) {
 			multi[i] = e.B().Arbitrary(command.Commands()...).Args("UNKNOWN").Build()
 		}
 	}
@@ -127,7 +130,7 @@ func TestClaimTriedAgain(t *testing.T) {
 	})
 	t.Run("scripts", func(t *testing.T) {
 		url := backend.StartRedis(t).URL()
-		claimTriedAgain(t, url, early{openClient(t, url)}, 0)
+		claimTriedAgain(t, url, early{Client: openClient(t, url)}, 0)
 	})
 }
 

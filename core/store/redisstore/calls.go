@@ -17,10 +17,9 @@ import (
 type calls struct {
 	client Client
 
-	left        atomic.Int32 // goroutines left behind
-	closed      atomic.Bool
-	scriptsOnly atomic.Bool // a server does not support the command for a claim
-	natives     natives
+	left    atomic.Int32 // goroutines left behind
+	closed  atomic.Bool
+	natives natives
 
 	mu sync.Mutex     // between begin and Close
 	wg sync.WaitGroup // goroutines: of calls, and the others of the store

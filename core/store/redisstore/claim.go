@@ -29,8 +29,8 @@ func (a answer) answered() bool { return a.err == nil || isServerError(a.err) }
 // mostly exceeds the retention of the first. In that case, and for every unfinished record, the
 // script decides.
 func (f *flight) claim(ctx context.Context) answer {
-	c, do := f.calls, &f.command
-	if c.scriptsOnly.Load() {
+	native, do := &f.calls.natives.claim, &f.command
+	if !native.allowed() {
 		return f.run(ctx)
 	}
 	words := append(f.words[:0], "SET", do.key, do.args[0], "NX", "GET", "PX", do.args[1], "PTTL", do.key)
@@ -40,13 +40,15 @@ func (f *flight) claim(ctx context.Context) answer {
 	record, err := set.Text, set.Err
 	switch {
 	case err == ErrNil:
+		native.taken()
 		return answer{number: 1, err: set.unconfirmed}
 	case err == nil:
+		native.taken()
 		if left := pttl.Number; pttl.Err == nil && strings.HasPrefix(record, "D") && left >= 0 && left <= retention(record) {
 			return answer{record: record, left: left}
 		}
 	case isUnknown(err):
-		c.scriptsOnly.Store(true)
+		native.refused()
 	case !isReadOnly(err):
 		return answer{err: err}
 	}

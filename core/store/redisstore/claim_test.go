@@ -5,6 +5,7 @@ import (
 	"math"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -22,11 +23,31 @@ import (
 func TestScripts(t *testing.T) {
 	t.Parallel()
 	old := func(tb testing.TB, url string) *redisstore.Store {
-		s := redisstore.New(early{openClient(tb, url)}, redisstore.Config{})
+		s := redisstore.New(early{Client: openClient(tb, url)}, redisstore.Config{})
 		tb.Cleanup(s.Close)
 		return s
 	}
 	storetest.Run(t, clienttest.Instances(t, backend.Redis(t), old), storetest.Features{Faulty: clienttest.Faulty(backend.StartRedis, old)})
+}
+
+// TestUpgrade: a server that has refused the command for a claim is asked again, but not at each claim.
+func TestUpgrade(t *testing.T) {
+	var upgraded atomic.Bool
+	client := openClient(t, backend.StartRedis(t).URL())
+	s, b := openOn(t, early{client, &upgraded}, redisstore.Config{})
+	trips := func(key string) int32 {
+		b.trips.Store(0)
+		begin(t, s, key)
+		return b.trips.Load()
+	}
+	require.Equal(t, []string{"evalsha", "get", "set"}, executed(t, client, func() { require.EqualValues(t, 1, trips("known")) }))
+	redisstore.TryNative(s)
+	require.EqualValues(t, 2, trips("tried"))
+	upgraded.Store(true)
+	require.EqualValues(t, 1, trips("not tried"))
+	redisstore.TryNative(s)
+	require.Equal(t, []string{"pttl", "set"}, executed(t, client, func() { require.EqualValues(t, 1, trips("tried again")) }))
+	require.Equal(t, []string{"pttl", "set"}, executed(t, client, func() { begin(t, s, "from now on") }))
 }
 
 // TestStepsAreDeleted: they may tell of people, and are gone from the server with their operation.
@@ -358,60 +379,4 @@ func (s *sentByClaims) DoMulti(ctx context.Context, multi ...rueidis.Completed) 
 		s.retryable = append(s.retryable, c.IsRetryable() || c.IsReadOnly())
 	}
 	return s.Client.DoMulti(ctx, multi...)
-}
-
-// TestMovingSlot: while a slot of a cluster moves, and when it has moved, a claim is made once, by
-// the node that has the key, and found there.
-func TestMovingSlot(t *testing.T) {
-	t.Parallel()
-	cluster := backend.StartRedisCluster(t)
-	s := openURL(t, cluster.URL(), redisstore.Config{})
-	nodes := make([]rueidis.Client, 2)
-	ids := make([]string, 2)
-	for i := range nodes {
-		options, err := rueidis.ParseURL(cluster.Nodes[i].URL())
-		require.NoError(t, err)
-		options.ForceSingleClient = true
-		nodes[i], err = rueidis.NewClient(options)
-		require.NoError(t, err)
-		t.Cleanup(nodes[i].Close)
-		ids[i], err = nodes[i].Do(t.Context(), nodes[i].B().ClusterMyid().Build()).ToString()
-		require.NoError(t, err)
-	}
-	tell := func(node int, args ...string) {
-		t.Helper()
-		require.NoError(t, nodes[node].Do(t.Context(), nodes[node].B().Arbitrary(args...).Build()).Error())
-	}
-	const slot = "0"
-	at := func(node int, key string) bool { // ASKING, for a slot that is being imported
-		client := nodes[node]
-		results := client.DoMulti(t.Context(), client.B().Arbitrary("ASKING").Build(), client.B().Arbitrary("EXISTS", key).Build())
-		n, err := results[1].AsInt64()
-		return err == nil && n == 1
-	}
-	stays, asked, moved := "{3560}stays", "{3560}asked", "{3560}moved" // CLUSTER KEYSLOT 3560 is 0
-	c := begin(t, s, stays)
-	require.NoError(t, s.Complete(t.Context(), stays, c.Owner, []byte("result"), time.Hour))
-	require.True(t, at(0, stays))
-
-	tell(1, "CLUSTER", "SETSLOT", slot, "IMPORTING", ids[0])
-	tell(0, "CLUSTER", "SETSLOT", slot, "MIGRATING", ids[1])
-	meet(t, s, stays, store.Done)
-	c = begin(t, s, asked)
-	require.True(t, at(1, asked))
-	meet(t, s, asked, store.Running)
-	require.NoError(t, s.Complete(t.Context(), asked, c.Owner, []byte("result"), time.Hour))
-	require.Equal(t, "result", string(meet(t, s, asked, store.Done).Result))
-
-	host, port, _ := strings.Cut(cluster.Nodes[1].Addr(), ":")
-	tell(0, "MIGRATE", host, port, stays, "0", "5000")
-	for node := range nodes {
-		tell(node, "CLUSTER", "SETSLOT", slot, "NODE", ids[1])
-	}
-	c = begin(t, s, moved)
-	require.True(t, at(1, moved))
-	require.NoError(t, s.Complete(t.Context(), moved, c.Owner, nil, time.Hour))
-	for _, key := range []string{stays, asked, moved} {
-		meet(t, s, key, store.Done)
-	}
 }

@@ -133,7 +133,7 @@ func TestRoundTrips(t *testing.T) {
 	})
 	// A server that does not know the command for a claim is asked once.
 	client = openClient(t, backend.StartRedis(t).URL())
-	roundTrips(t, client, &between{Client: early{client}}, map[string]string{
+	roundTrips(t, client, &between{Client: early{Client: client}}, map[string]string{
 		"claim":                 "1: evalsha 1, get 1, set 1",
 		"meet a running one":    "1: evalsha 1, get 1, pttl 1",
 		"renew":                 "1: evalsha 1, get 1, pexpire 1",

@@ -1,6 +1,6 @@
 // Package redisstore keeps records in Redis: one server, Sentinel or a cluster. It suits
-// services that run as many processes. It needs Redis 6.2 or later, or Valkey, and the
-// client github.com/redis/rueidis.
+// services that run as many processes. It needs Redis 6.2 or later, or Valkey, and a client: github.com/redis/rueidis here, go-redis by
+// package goredisidem, valkey-go by package valkeyidem.
 //
 //	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{"127.0.0.1:6379"}})
 //	if err != nil {
@@ -22,7 +22,7 @@
 //
 // Acquire sends SET with NX and GET, and PTTL, in one round trip. If an unfinished record is there,
 // a script follows in a second one. The script is used alone if the server does not support that SET
-// (before Redis 7.0; found out once for each store) or refuses to write. Each other call is one
+// (before Redis 7.0; found out by trying, once a minute) or refuses to write. Each other call is one
 // EVALSHA of a script on one key. The store loads the scripts when it is made; a server that has lost
 // one (after a failover, or SCRIPT FLUSH) gets it in a second round trip. With a result, the store sends the record of the claim as it
 // has made it, and the record that takes its place: if nobody has changed it meanwhile, the script has nothing to cut, and takes a quarter
@@ -178,7 +178,12 @@
 //
 // # Clients
 //
-// Some settings of a client of your own matter.
+// The store needs little of a client: [Client] is an interface of four methods, and its documentation says what each must guarantee. [New]
+// makes one of a client of rueidis, [NewWithClient] takes any. goredisidem and valkeyidem, which are modules of their own, make them of
+// go-redis and valkey-go. One suite holds for all three: lost answers, ends of subscriptions, moving slots, failovers, and the suite of
+// stores on each kind of server.
+//
+// Some settings of a client of rueidis, or of valkey-go, that is your own matter.
 //
 //   - PipelineMultiplex: with -1, which [NewURL] sets, there is one connection to each server,
 //     and calls arrive in order. By default, the Release after an Acquire that timed out may

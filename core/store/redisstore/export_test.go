@@ -23,9 +23,9 @@ func AwaitNative(tb testing.TB, s *Store) {
 	}
 }
 
-// TryNative makes a store try the commands that compare, as it does a minute after one was refused.
+// TryNative makes a store try the commands that its server has refused, as it does a minute later.
 func TryNative(s *Store) {
-	for _, t := range []*trial{&s.natives.set, &s.natives.delifeq, &s.natives.delex} {
+	for _, t := range s.natives.all() {
 		t.next.Store(0)
 	}
 }

@@ -7,12 +7,15 @@ import (
 	"time"
 )
 
-// natives says which commands the server has that compare what stands under a key, and then act.
+// natives says which commands the server has that do what takes a script else.
 type natives struct {
+	claim   trial // SET with NX and GET: Redis 7.0
 	set     trial // SET with IFEQ: Valkey 8.1, Redis 8.4
 	delifeq trial // Valkey 9
 	delex   trial // Redis 8.4
 }
+
+func (n *natives) all() []*trial { return []*trial{&n.claim, &n.set, &n.delifeq, &n.delex} }
 
 // trial says whether a command is worth trying.
 type trial struct {
@@ -34,6 +37,13 @@ func (t *trial) allowed() bool {
 	return int64(now) >= next && t.next.CompareAndSwap(next, int64(now+trialPause))
 }
 
+// taken says that a server takes the command.
+func (t *trial) taken() {
+	if !t.works.Load() {
+		t.works.Store(true)
+	}
+}
+
 // refused says that a server does not take the command.
 func (t *trial) refused() {
 	t.next.Store(int64(time.Since(epoch) + trialPause))
@@ -46,14 +56,14 @@ func (n *natives) learn(info string) {
 	switch {
 	case valkey != "":
 		if atLeast(valkey, 8, 1) {
-			n.set.works.Store(true)
+			n.set.taken()
 		}
 		if atLeast(valkey, 9, 0) {
-			n.delifeq.works.Store(true)
+			n.delifeq.taken()
 		}
 	case atLeast(redis, 8, 4):
-		n.set.works.Store(true)
-		n.delex.works.Store(true)
+		n.set.taken()
+		n.delex.taken()
 	}
 }
 
@@ -86,12 +96,12 @@ func (f *flight) compare(ctx context.Context, t *trial, words ...string) answer 
 	err := sent.Err
 	switch {
 	case err == nil:
-		t.works.Store(true)
+		t.taken()
 		if sent.Text != "" || sent.Number != 0 { // OK, or how many were deleted
 			return answer{number: 1, err: sent.unconfirmed}
 		}
 	case err == ErrNil:
-		t.works.Store(true)
+		t.taken()
 	case isUnknownCommand(err):
 		t.refused()
 	case !isReadOnly(err):

@@ -50,17 +50,20 @@ func TestValkey(t *testing.T) {
 	}
 	t.Run("native", func(t *testing.T) {
 		t.Parallel()
-		storetest.Run(t, clienttest.Instances(t, url, openNative), storetest.Features{Faulty: clienttest.Faulty(backend.StartValkey, openNative)})
+		storetest.Run(t, clienttest.Instances(t, url, openNative),
+			storetest.Features{Faulty: clienttest.Faulty(backend.StartValkey, openNative)})
 	})
 	t.Run("beside scripts", func(t *testing.T) {
 		t.Parallel()
-		storetest.Run(t, clienttest.Instances(t, url, beside(t)), storetest.Features{Faulty: clienttest.Faulty(backend.StartValkey, beside(t))})
+		storetest.Run(t, clienttest.Instances(t, url, beside(t)),
+			storetest.Features{Faulty: clienttest.Faulty(backend.StartValkey, beside(t))})
 	})
 }
 
 // TestNativeAnswers: what the store makes of each answer to a command that compares.
 func TestNativeAnswers(t *testing.T) {
-	client := openClient(t, backend.StartValkey(t).URL())
+	server := backend.StartValkey(t)
+	client := openClient(t, server.URL())
 	s, b := openOn(t, client, redisstore.Config{})
 	redisstore.AwaitNative(t, s)
 	ctx := t.Context()
@@ -135,6 +138,21 @@ func TestNativeAnswers(t *testing.T) {
 	require.ErrorIs(t, complete("changed", c.Owner), store.ErrLost)
 	require.ErrorIs(t, s.Release(ctx, "changed", c.Owner), store.ErrLost)
 	require.NoError(t, s.Release(ctx, "changed", theirs.Owner))
+	// The record expires between the command and the script, and another claim is made meanwhile.
+	other := openStore(t, server.URL())
+	for name, end := range map[string]func(owner store.Owner) error{
+		"completed late": func(owner store.Owner) error { return complete("completed late", owner) },
+		"released late":  func(owner store.Owner) error { return s.Release(ctx, "released late", owner) },
+	} {
+		c = begin(t, s, name)
+		b.next = func(command func() rueidis.RedisResult) rueidis.RedisResult {
+			require.NoError(t, client.Do(ctx, client.B().Pexpire().Key(name).Milliseconds(0).Build()).Error())
+			defer begin(t, other, name)
+			return command()
+		}
+		require.ErrorIs(t, end(c.Owner), store.ErrLost)
+		meet(t, other, name, store.Running)
+	}
 	c = begin(t, s, "expired")
 	require.NoError(t, client.Do(ctx, client.B().Pexpire().Key("expired").Milliseconds(0).Build()).Error())
 	require.ErrorIs(t, complete("expired", c.Owner), store.ErrLost)

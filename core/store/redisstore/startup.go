@@ -17,7 +17,8 @@ var startupTimeout = 5 * time.Second // a variable for tests
 // servers that may drop records or whose user may not run a command. A server that does not
 // answer is not reported; it gets the scripts when they are called.
 func (s *Store) prepareServers() {
-	for _, t := range []*trial{&s.natives.set, &s.natives.delifeq, &s.natives.delex} {
+	s.natives.claim.taken()
+	for _, t := range s.natives.all()[1:] {
 		t.refused() // until a server's version says more
 	}
 	if s.begin() != nil {

@@ -65,7 +65,8 @@ func TestCheckPermissions(t *testing.T) {
 
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	require.NoError(t, checkPermissions(ended, rueidisClient{root}, server.Addr(), "default", false), "what can't be looked at is not reported")
+	require.NoError(t, checkPermissions(ended, rueidisClient{root}, server.Addr(), "default", false),
+		"what can't be looked at is not reported")
 }
 
 func TestCheckEviction(t *testing.T) {

@@ -1,7 +1,6 @@
 package redisstore_test
 
 import (
-	"errors"
 	"strconv"
 	"sync"
 	"testing"
@@ -160,37 +159,6 @@ func TestBrokenSubscription(t *testing.T) {
 		require.NoError(t, direct.Complete(t.Context(), key, c.Owner, nil, time.Hour))
 		woken(t, changed)
 	}
-}
-
-// TestFailover: waiters are woken when Sentinel has made another server the master, and find
-// there what the first one had.
-func TestFailover(t *testing.T) {
-	t.Parallel()
-	servers := backend.StartRedisSentinel(t)
-	s := openURL(t, servers.URL(), redisstore.Config{})
-	c := begin(t, s, "k")
-	changed := watch(t, s, "k")
-	// The master acknowledges before the replica has it; this write comes after the others.
-	master := openClient(t, servers.Master.URL())
-	require.NoError(t, master.Dedicated(func(conn rueidis.DedicatedClient) error {
-		if err := conn.Do(t.Context(), conn.B().Set().Key("last").Value("").Build()).Error(); err != nil {
-			return err
-		}
-		n, err := conn.Do(t.Context(), conn.B().Wait().Numreplicas(1).Timeout(10_000).Build()).AsInt64()
-		if err == nil && n != 1 {
-			err = errors.New("the replica lags behind")
-		}
-		return err
-	}))
-	servers.Failover()
-	woken(t, changed)
-	require.Eventually(t, func() bool {
-		return s.Renew(t.Context(), "k", c.Owner, time.Hour) == nil
-	}, 20*time.Second, 10*time.Millisecond)
-	changed = watch(t, s, "k")
-	require.NoError(t, s.Complete(t.Context(), "k", c.Owner, []byte("result"), time.Hour))
-	woken(t, changed)
-	require.Equal(t, "result", string(meet(t, s, "k", store.Done).Result))
 }
 
 // TestChannelIsForbidden: without permission for the channel only Watch fails. Other calls work, also on records that others watch.
