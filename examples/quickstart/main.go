@@ -2,6 +2,7 @@ package main
 
 import (
 	"crypto/rand"
+	"log"
 	"log/slog"
 	"net/http"
 
@@ -28,5 +29,5 @@ func main() {
 	r.POST("/payments", ginidem.New(payments), func(c *gin.Context) {
 		c.JSON(http.StatusCreated, gin.H{"payment_id": rand.Text()})
 	})
-	r.Run("127.0.0.1:8080")
+	log.Fatal(r.Run("127.0.0.1:8080"))
 }
