@@ -18,8 +18,8 @@ import (
 	"github.com/idem-go/idem/internal/backend"
 )
 
-// TestManyOperations: two processes call each operation at the same time, while connections are cut and the server forgets its scripts. Each
-// operation is done once, by the ledger, and both get the answer of that run.
+// TestManyOperations: two processes call each operation at the same time, while connections are cut and the server forgets its scripts.
+// Each operation is done once, by the ledger, and both get the answer of that run.
 func TestManyOperations(t *testing.T) {
 	for _, kind := range redisKinds {
 		t.Run(kind.name, func(t *testing.T) { t.Parallel(); manyOperations(t, kind.start) })
