@@ -60,6 +60,27 @@ func TestTokenUser(t *testing.T) {
 		require.False(t, replayed(token), token)
 		require.True(t, replayed(token), token)
 	}
+	t.Run("SSE", func(t *testing.T) { // of which the SDK shows neither header fields nor tokens in a call
+		srv := gomcp.NewServer(&gomcp.Implementation{Name: "shop", Version: "1"}, nil)
+		srv.AddReceivingMiddleware(mcpidem.MustNew(engine.Engine, mcpidem.Config{Name: "sse"}).Middleware)
+		srv.AddTool(&gomcp.Tool{Name: "pay", InputSchema: json.RawMessage(anything)},
+			func(context.Context, *gomcp.CallToolRequest) (*gomcp.CallToolResult, error) {
+				return goText("paid"), nil
+			})
+		handler := gomcp.NewSSEHandler(func(*http.Request) *gomcp.Server { return srv }, nil)
+		ask := func(url, token string) *got {
+			transport := &gomcp.SSEClientTransport{Endpoint: url, HTTPClient: &http.Client{
+				Transport: &header{fields: http.Header{"Authorization": {"Bearer " + token}}}}}
+			client := must(gomcp.NewClient(&gomcp.Implementation{Name: "agent"}, nil).Connect(t.Context(), transport, nil))
+			t.Cleanup(func() { _ = client.Close() })
+			return must(goClient{client}.call(t.Context(), &params{Name: "pay", Arguments: json.RawMessage(`{}`), Meta: key("k-1")}))
+		}
+		url := listen(t, auth.RequireBearerToken(verify, nil)(handler))
+		require.False(t, ask(url, "ann").replayed())
+		require.False(t, ask(url, "bob").replayed())
+		require.True(t, ask(url, "ann").replayed())
+		require.Equal(t, "user_missing", ask(listen(t, handler), "ann").refused())
+	})
 	for _, sdk := range sdks {
 		client := must(connectGoSDK(t, listen(t, sdk.serve(engine.Engine, c, s).http(false)), http.DefaultClient, "", false))
 		g := must(client.call(t.Context(), &params{Name: "order", Arguments: json.RawMessage(`{"item":"tea"}`), Meta: key("k-1")}))
