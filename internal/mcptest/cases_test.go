@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	gomcp "github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idem/adapterkit/mcpkit"
@@ -554,6 +555,7 @@ func TestEncode(t *testing.T) {
 			})
 		})
 	}
+	require.JSONEq(t, `{"content":[]}`, string(must(mcpidem.Encode(new(gomcp.CallToolResult)))), "content is never null")
 	_, err := mcpidem.Encode(nil)
 	require.Error(t, err)
 	_, err = mcpgoidem.Encode(nil)

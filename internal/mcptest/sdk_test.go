@@ -157,6 +157,23 @@ func TestMCPGoTasks(t *testing.T) {
 	require.Equal(t, 1, s.counts()["order"])
 }
 
+// A tool that mcp-go has for one session is guarded, too.
+func TestToolsOfASession(t *testing.T) {
+	engine := idemtest.New(t, core.Config{})
+	guard := mcpgoidem.MustNew(engine.Engine, mcpgoidem.Config{Name: "shop", SharedByAllCallers: true})
+	srv := server.NewMCPServer("shop", "1", server.WithToolCapabilities(true), server.WithToolHandlerMiddleware(guard.Middleware))
+	srv.AddTool(mcp.NewTool("learn"), func(ctx context.Context, _ mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		return mcpgoText("learnt"), srv.AddSessionTool(server.ClientSessionFromContext(ctx).SessionID(), mcp.NewTool("pay"),
+			func(context.Context, mcp.CallToolRequest) (*mcp.CallToolResult, error) { return mcpgoText("paid"), nil })
+	})
+	client := must(connectMCPGo(t, listen(t, server.NewStreamableHTTPServer(srv)), http.DefaultClient, "", true))
+	must(client.call(t.Context(), &params{Name: "learn", Arguments: json.RawMessage(`{}`)}))
+	for n := range 2 {
+		g := must(client.call(t.Context(), &params{Name: "pay", Arguments: json.RawMessage(`{}`), Meta: key("k-1")}))
+		require.Equal(t, n > 0, g.replayed())
+	}
+}
+
 // A tool that the server learns of later is guarded, too.
 func TestToolsComeAndGo(t *testing.T) {
 	engine := idemtest.New(t, core.Config{})
