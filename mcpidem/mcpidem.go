@@ -3,8 +3,10 @@ package mcpidem
 import (
 	"context"
 	"errors"
+	"net/http"
 	"time"
 
+	"github.com/modelcontextprotocol/go-sdk/auth"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/idem-go/idem/adapterkit/mcpkit"
@@ -81,8 +83,9 @@ type Config struct {
 	Window time.Duration
 
 	// User returns who calls. An error, or an empty user, refuses a call that has a key; the client does not get the error. It is called
-	// concurrently. Nil: the UserID of the call's TokenInfo, with its issuer if Extra["iss"] has it; calls that did not come by HTTP
-	// are those of one user, because the process is. Users are stored as they are, up to 64 bytes: return no secret.
+	// concurrently. Nil: the UserID of the call's TokenInfo (over SSE, of that with which the stream was opened), with its issuer if
+	// Extra["iss"] has it; calls that did not come by HTTP are those of one user, because the process is. Users are stored as they
+	// are, up to 64 bytes: return no secret.
 	User func(ctx context.Context, call *mcp.CallToolRequest) (string, error)
 
 	// SharedByAllCallers says that all callers are one user, who gets the results of all. It is for HTTP without authentication.
@@ -230,19 +233,22 @@ func (g *Guard) call(ctx context.Context, req *mcp.CallToolRequest, rule Rule, n
 var errUser = errors.New("mcpidem: the call has no user")
 
 func (g *Guard) user(ctx context.Context, req *mcp.CallToolRequest) (user string, err error) {
+	token, byHTTP := auth.TokenInfoFromContext(ctx), ctx.Value(http.ServerContextKey) != nil
+	if req.Extra != nil { // it is nil over SSE, where only the context tells
+		token, byHTTP = req.Extra.TokenInfo, byHTTP || req.Extra.Header != nil
+	}
 	switch {
 	case g.config.SharedByAllCallers:
 		return "", nil
 	case g.config.User != nil:
 		user, err = g.config.User(ctx, req)
-	case req.Extra == nil || req.Extra.Header == nil && req.Extra.TokenInfo == nil: // the process is that of one user
-		return "", nil
-	case req.Extra.TokenInfo != nil:
-		token := req.Extra.TokenInfo
+	case token != nil:
 		user = token.UserID
 		if issuer, _ := token.Extra["iss"].(string); issuer != "" && user != "" {
 			user = issuer + " " + user // a URL has no blank
 		}
+	case !byHTTP: // the process is that of one user
+		return "", nil
 	}
 	if user == "" && err == nil {
 		err = errUser

@@ -31,14 +31,17 @@ func (g *Guard) outcome(answer mcp.Result, err error) mcpkit.Outcome {
 }
 
 // isSchemaError reports whether a result says that the arguments don't fit the tool's schema. The SDK has no other sign of that than the
-// errors that mcp.AddTool makes. Their text is the SDK's own; a case of internal/mcptest makes one.
+// errors that mcp.AddTool makes. Their text is the SDK's own; cases of internal/mcptest make them. Its decoder quotes the value, which
+// encoding/json does not: such an error of a tool that has read a bank's answer is not taken for one.
 func isSchemaError(result *mcp.CallToolResult) bool {
 	err := result.GetError()
 	if err == nil {
 		return false
 	}
-	_, isType := errors.AsType[*json.UnmarshalTypeError](err)
-	return isType || strings.HasPrefix(err.Error(), `validating "arguments": `)
+	if e, ok := err.(*json.UnmarshalTypeError); ok {
+		return strings.HasPrefix(e.Value, `"`) || strings.HasSuffix(e.Value, " overflows")
+	}
+	return strings.HasPrefix(err.Error(), `validating "arguments": `)
 }
 
 // Encode returns the result of a tool as it is stored, for [core.Finished] and for operators who settle an operation.

@@ -104,6 +104,15 @@ func New(engine *core.Engine, c Config) (*Guard, error) {
 	c.Policy.Linger = max(cmp.Or(c.Linger, time.Minute), 0)
 	c.Policy.Name = "the name of a tool"
 	_, err := engine.Task(c.Policy)
+	if err == nil { // a policy that keeps nothing has no window
+		made := c.Policy
+		made.Retention = cmp.Or(c.Window, defaultWindow)
+		if _, fault := engine.Task(made); fault == nil {
+			c.Window = made.Retention
+		} else {
+			addIf(c.Window > 0, "Window", "has no effect: the policy keeps no results")
+		}
+	}
 	if err := errors.Join(append(errs, err)...); err != nil {
 		return nil, err
 	}
@@ -296,7 +305,7 @@ func (g *Guard) task(of taskOf) *core.Task {
 	policy := g.config.Policy
 	policy.Name, policy.Presence = g.config.Name+"/"+of.tool, of.presence
 	if of.byArguments {
-		policy.Retention = cmp.Or(g.config.Window, defaultWindow)
+		policy.Retention = g.config.Window
 	}
 	task, _ := g.tasks.LoadOrStore(of, g.engine.MustTask(policy)) // New has checked the policy
 	return task.(*core.Task)
@@ -304,9 +313,11 @@ func (g *Guard) task(of taskOf) *core.Task {
 
 // settle decides which part of an outcome to store. With an error the run has failed. A refusal is what the client gets instead.
 func (g *Guard) settle(ctx context.Context, o *Outcome) ([]byte, *core.Refusal, error) {
-	instead, p := reported(o.Err), &g.config.Policy
-	if instead == nil && errors.Is(o.Err, context.Canceled) { // the handler has given up
-		switch context.Cause(ctx) {
+	instead, p, over := reported(o.Err), &g.config.Policy, context.Cause(ctx)
+	// A tool that has given up has no answer, whatever counts as one.
+	gaveUp := over != nil && (errors.Is(o.Err, context.Canceled) || errors.Is(o.Err, context.DeadlineExceeded) || errors.Is(o.Err, over))
+	if instead == nil && gaveUp {
+		switch over {
 		case core.ErrShutdown:
 			instead = core.NewRefusal(codes.ShuttingDown, o.Err)
 		case core.ErrLeaseLost:
@@ -320,7 +331,7 @@ func (g *Guard) settle(ctx context.Context, o *Outcome) ([]byte, *core.Refusal, 
 			core.RunFrom(ctx).Release()
 		}
 		return nil, nil, errUnanswered
-	case instead != nil, o.Ending == Broken:
+	case instead != nil, o.Ending == Broken, gaveUp, o.Ending == Failed && over != nil: // a failure after the end may be due to that
 		if p.OnFailure == core.Keep {
 			core.RunFrom(ctx).Release()
 		}

@@ -3,9 +3,11 @@ package mcpkit_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -99,19 +101,34 @@ func TestReported(t *testing.T) {
 			require.Equal(t, 2, runs)
 		})
 	}
-	t.Run("shutdown", func(t *testing.T) {
-		engine := idemtest.New(t, core.Config{})
-		g, err := mcpkit.New(engine.Engine, mcpkit.Config{Name: "shop"})
-		require.NoError(t, err)
-		_, refusal := g.Do(t.Context(), call("k-1"), func(ctx context.Context) mcpkit.Outcome {
-			over, end := context.WithCancel(context.Background())
-			end()
-			go func() { _ = engine.Drain(over) }() // it waits for this run
-			<-ctx.Done()
-			return mcpkit.Outcome{Err: ctx.Err(), Ending: mcpkit.Broken}
+	for name, over := range map[string]func(context.Context) error{"its error": context.Context.Err, "its cause": context.Cause} {
+		t.Run("shutdown, "+name, func(t *testing.T) {
+			engine := idemtest.New(t, core.Config{})
+			g, err := mcpkit.New(engine.Engine, mcpkit.Config{Name: "shop"})
+			require.NoError(t, err)
+			_, refusal := g.Do(t.Context(), call("k-1"), func(ctx context.Context) mcpkit.Outcome {
+				past, end := context.WithCancel(context.Background())
+				end()
+				go func() { _ = engine.Drain(past) }() // it waits for this run
+				<-ctx.Done()
+				return mcpkit.Outcome{Err: fmt.Errorf("bank: %w", over(ctx)), Ending: mcpkit.Failed}
+			})
+			require.ErrorIs(t, refusal, codes.ShuttingDown)
 		})
-		require.ErrorIs(t, refusal, codes.ShuttingDown)
-	})
+		t.Run("a lost lease, "+name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				engine := idemtest.New(t, core.Config{})
+				g, err := mcpkit.New(engine.Engine, mcpkit.Config{Name: "shop"})
+				require.NoError(t, err)
+				engine.Fail(idemtest.Renew)
+				_, refusal := g.Do(t.Context(), call("k-1"), func(ctx context.Context) mcpkit.Outcome {
+					<-ctx.Done()
+					return mcpkit.Outcome{Err: over(ctx), Ending: mcpkit.Broken}
+				})
+				require.ErrorIs(t, refusal, codes.Unfinished)
+			})
+		})
+	}
 	t.Run("a call that has ended is not begun", func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
@@ -121,6 +138,108 @@ func TestReported(t *testing.T) {
 		})
 		require.ErrorIs(t, refusal, codes.Unfinished)
 	})
+}
+
+// A tool that has given up because its context has ended has no answer, whatever counts as one.
+func TestGivenUp(t *testing.T) {
+	keep := core.TaskPolicy{Record: core.Record{OnFailure: core.Keep}}
+	for name, c := range map[string]struct {
+		policy core.TaskPolicy
+		ending mcpkit.Ending
+		err    error
+	}{
+		"kept failures":                {policy: keep, ending: mcpkit.Failed},
+		"failures that are answers":    {ending: mcpkit.Answered, err: fmt.Errorf("bank: %w", context.Canceled)},
+		"the deadline of a call of it": {ending: mcpkit.Answered, err: context.DeadlineExceeded},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			g := newGuard(t, mcpkit.Config{Name: "shop", Policy: c.policy, Linger: -1})
+			ctx, leave := context.WithCancel(t.Context())
+			_, refusal := g.Do(ctx, call("k-1"), func(ctx context.Context) mcpkit.Outcome {
+				leave()
+				<-ctx.Done()
+				return mcpkit.Outcome{Ending: c.ending, Err: c.err, Result: func() ([]byte, error) { return []byte("{}"), nil }}
+			})
+			require.Nil(t, refusal)
+			ran := false
+			stored, refusal := g.Do(t.Context(), call("k-1"), func(context.Context) mcpkit.Outcome {
+				ran = true
+				return mcpkit.Outcome{Result: func() ([]byte, error) { return []byte("{}"), nil }}
+			})
+			require.Nil(t, refusal)
+			require.Nil(t, stored, name)
+			require.True(t, ran, name)
+		})
+	}
+}
+
+// A duplicate waits for half a minute, and a key made of arguments lasts for a minute, unless the service says so.
+func TestDefaults(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		engine := idemtest.New(t, core.Config{})
+		g, err := mcpkit.New(engine.Engine, mcpkit.Config{Name: "shop"})
+		require.NoError(t, err)
+		runs := 0
+		pay := func() *core.Refusal {
+			c := mcpkit.Call{Tool: "pay", Rule: mcpkit.Arguments, User: nobody}
+			_, refusal := g.Do(t.Context(), &c, func(context.Context) mcpkit.Outcome {
+				runs++
+				return mcpkit.Outcome{Result: func() ([]byte, error) { return []byte("{}"), nil }}
+			})
+			return refusal
+		}
+		engine.NextIsRunning(time.Hour)
+		start := time.Now()
+		require.ErrorIs(t, pay(), codes.InProgress)
+		require.Equal(t, 30*time.Second, time.Since(start))
+		engine.Advance(time.Hour)
+		for i, later := range []time.Duration{0, 59 * time.Second, 2 * time.Second} {
+			engine.Advance(later)
+			require.Nil(t, pay())
+			require.Equal(t, []int{1, 1, 2}[i], runs)
+		}
+	})
+}
+
+// The run's context outlives the caller's by Linger.
+func TestLinger(t *testing.T) {
+	for linger, want := range map[time.Duration]time.Duration{0: time.Minute, 5 * time.Second: 5 * time.Second, -1: 0} {
+		synctest.Test(t, func(t *testing.T) {
+			ctx, leave := context.WithCancel(t.Context())
+			g := newGuard(t, mcpkit.Config{Name: "shop", Linger: linger})
+			_, refusal := g.Do(ctx, call("k-1"), func(ctx context.Context) mcpkit.Outcome {
+				start := time.Now()
+				leave()
+				<-ctx.Done()
+				require.Equal(t, want, time.Since(start))
+				return mcpkit.Outcome{Ending: mcpkit.Failed}
+			})
+			require.Nil(t, refusal)
+		})
+	}
+}
+
+// Calls with a key made of their arguments are one at a time under a policy that keeps no results.
+func TestArgumentsAtATime(t *testing.T) {
+	engine := idemtest.New(t, core.Config{})
+	c := mcpkit.Config{Name: "shop", Policy: core.TaskPolicy{Duplicate: core.Reject(""), Record: core.Record{OnSuccess: core.Release}}}
+	g, err := mcpkit.New(engine.Engine, c)
+	require.NoError(t, err)
+	pay := mcpkit.Call{Tool: "pay", Rule: mcpkit.Arguments, User: nobody}
+	for range 2 {
+		ran := false
+		_, refusal := g.Do(t.Context(), &pay, func(context.Context) mcpkit.Outcome {
+			ran = true
+			_, refusal := g.Do(t.Context(), &pay, func(context.Context) mcpkit.Outcome { return mcpkit.Outcome{} })
+			require.ErrorIs(t, refusal, codes.InProgress)
+			return mcpkit.Outcome{}
+		})
+		require.Nil(t, refusal)
+		require.True(t, ran)
+	}
+	c.Window = time.Minute
+	_, err = mcpkit.New(engine.Engine, c)
+	require.ErrorContains(t, err, "Config.Window: has no effect")
 }
 
 // A tool that asks back keeps what its steps have done.
@@ -140,6 +259,19 @@ func TestStepsAreKept(t *testing.T) {
 		require.Nil(t, refusal)
 	}
 	require.Equal(t, 1, steps)
+}
+
+// What may not be in a key is refused, whoever has made it.
+func TestInvalidKeys(t *testing.T) {
+	g := newGuard(t, mcpkit.Config{Name: "shop"})
+	for _, key := range []string{"a\x7f", "a\xff", "\t", strings.Repeat("k", 256)} {
+		c := mcpkit.Call{Tool: "pay", Rule: mcpkit.Optional, User: nobody, Key: func() string { return key }}
+		_, refusal := g.Do(t.Context(), &c, func(context.Context) mcpkit.Outcome {
+			t.Error("it runs")
+			return mcpkit.Outcome{}
+		})
+		require.ErrorIs(t, refusal, codes.KeyInvalid)
+	}
 }
 
 // No arguments are empty ones.

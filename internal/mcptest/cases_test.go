@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mark3labs/mcp-go/mcp"
+	gomcp "github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idem/adapterkit/mcpkit"
@@ -66,6 +68,7 @@ func TestVersions(t *testing.T) {
 			}
 			require.NoError(r, json.Unmarshal(r.post(version, with, &p), &raw))
 			require.Contains(r, string(raw["structuredContent"]), "9007199254740993")
+			require.Contains(r, string(raw["_meta"]), "9007199254740993")
 			require.Equal(r, map[bool]string{true: `"complete"`}[version == modern], string(raw["resultType"]))
 			require.Equal(r, version == modern, strings.Contains(string(raw["_meta"]), "serverInfo"), "what the SDK adds")
 		}
@@ -554,6 +557,9 @@ func TestEncode(t *testing.T) {
 			})
 		})
 	}
+	require.JSONEq(t, `{"content":[]}`, string(must(mcpidem.Encode(new(gomcp.CallToolResult)))), "content is never null")
+	raw := must(mcpgoidem.Encode(&mcp.CallToolResult{RawStructuredContent: json.RawMessage("[1]")}))
+	require.JSONEq(t, `{"content":[],"structuredContent":[1]}`, string(raw))
 	_, err := mcpidem.Encode(nil)
 	require.Error(t, err)
 	_, err = mcpgoidem.Encode(nil)

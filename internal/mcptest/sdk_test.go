@@ -60,6 +60,27 @@ func TestTokenUser(t *testing.T) {
 		require.False(t, replayed(token), token)
 		require.True(t, replayed(token), token)
 	}
+	t.Run("SSE", func(t *testing.T) { // of which the SDK shows neither header fields nor tokens in a call
+		srv := gomcp.NewServer(&gomcp.Implementation{Name: "shop", Version: "1"}, nil)
+		srv.AddReceivingMiddleware(mcpidem.MustNew(engine.Engine, mcpidem.Config{Name: "sse"}).Middleware)
+		srv.AddTool(&gomcp.Tool{Name: "pay", InputSchema: json.RawMessage(anything)},
+			func(context.Context, *gomcp.CallToolRequest) (*gomcp.CallToolResult, error) {
+				return goText("paid"), nil
+			})
+		handler := gomcp.NewSSEHandler(func(*http.Request) *gomcp.Server { return srv }, nil)
+		ask := func(url, token string) *got {
+			transport := &gomcp.SSEClientTransport{Endpoint: url, HTTPClient: &http.Client{
+				Transport: &header{fields: http.Header{"Authorization": {"Bearer " + token}}}}}
+			client := must(gomcp.NewClient(&gomcp.Implementation{Name: "agent"}, nil).Connect(t.Context(), transport, nil))
+			t.Cleanup(func() { _ = client.Close() })
+			return must(goClient{client}.call(t.Context(), &params{Name: "pay", Arguments: json.RawMessage(`{}`), Meta: key("k-1")}))
+		}
+		url := listen(t, auth.RequireBearerToken(verify, nil)(handler))
+		require.False(t, ask(url, "ann").replayed())
+		require.False(t, ask(url, "bob").replayed())
+		require.True(t, ask(url, "ann").replayed())
+		require.Equal(t, "user_missing", ask(listen(t, handler), "ann").refused())
+	})
 	for _, sdk := range sdks {
 		client := must(connectGoSDK(t, listen(t, sdk.serve(engine.Engine, c, s).http(false)), http.DefaultClient, "", false))
 		g := must(client.call(t.Context(), &params{Name: "order", Arguments: json.RawMessage(`{"item":"tea"}`), Meta: key("k-1")}))
@@ -136,6 +157,23 @@ func TestMCPGoTasks(t *testing.T) {
 	require.Equal(t, 1, s.counts()["order"])
 }
 
+// A tool that mcp-go has for one session is guarded, too.
+func TestToolsOfASession(t *testing.T) {
+	engine := idemtest.New(t, core.Config{})
+	guard := mcpgoidem.MustNew(engine.Engine, mcpgoidem.Config{Name: "shop", SharedByAllCallers: true})
+	srv := server.NewMCPServer("shop", "1", server.WithToolCapabilities(true), server.WithToolHandlerMiddleware(guard.Middleware))
+	srv.AddTool(mcp.NewTool("learn"), func(ctx context.Context, _ mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		return mcpgoText("learnt"), srv.AddSessionTool(server.ClientSessionFromContext(ctx).SessionID(), mcp.NewTool("pay"),
+			func(context.Context, mcp.CallToolRequest) (*mcp.CallToolResult, error) { return mcpgoText("paid"), nil })
+	})
+	client := must(connectMCPGo(t, listen(t, server.NewStreamableHTTPServer(srv)), http.DefaultClient, "", true))
+	must(client.call(t.Context(), &params{Name: "learn", Arguments: json.RawMessage(`{}`)}))
+	for n := range 2 {
+		g := must(client.call(t.Context(), &params{Name: "pay", Arguments: json.RawMessage(`{}`), Meta: key("k-1")}))
+		require.Equal(t, n > 0, g.replayed())
+	}
+}
+
 // A tool that the server learns of later is guarded, too.
 func TestToolsComeAndGo(t *testing.T) {
 	engine := idemtest.New(t, core.Config{})
@@ -169,9 +207,18 @@ func TestArgumentsOfAnotherType(t *testing.T) {
 		func(context.Context, *gomcp.CallToolRequest, struct{ Amount int }) (*gomcp.CallToolResult, any, error) {
 			return goText("paid"), nil, nil
 		})
+	gomcp.AddTool(srv, &gomcp.Tool{Name: "refund", InputSchema: json.RawMessage(`{"type":"object"}`)},
+		func(context.Context, *gomcp.CallToolRequest, struct{}) (*gomcp.CallToolResult, any, error) {
+			var receipt struct{ ID int }
+			return nil, nil, json.Unmarshal([]byte(`{"ID":"r-1"}`), &receipt) // what the bank has answered
+		})
 	url := listen(t, gomcp.NewStreamableHTTPHandler(func(*http.Request) *gomcp.Server { return srv }, nil))
 	client := must(connectGoSDK(t, url, http.DefaultClient, "", false))
-	for _, amount := range []string{`"five"`, `"five"`, `5`} {
+	for n := range 2 {
+		g := must(client.call(t.Context(), &params{Name: "refund", Arguments: json.RawMessage(`{}`), Meta: key("k-1")}))
+		require.Equal(t, n > 0, g.replayed(), "a tool that has begun")
+	}
+	for _, amount := range []string{`"five"`, `"five"`, `99999999999999999999`, `5`} {
 		g := must(client.call(t.Context(), &params{Name: "pay", Arguments: json.RawMessage(`{"Amount":` + amount + `}`), Meta: key("k-1")}))
 		require.False(t, g.replayed())
 		require.Empty(t, g.refused())

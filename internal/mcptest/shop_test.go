@@ -74,7 +74,7 @@ func (s *shop) tools() []tool {
 			n := s.count("order")
 			return said{text: fmt.Sprintf("<order> %d & %v", n, c.arguments["item"]),
 				structured: fmt.Sprintf(`{"order":%d,"big":9007199254740993}`, n),
-				meta: map[string]any{"shop/till": 4, "progressToken": "p", "traceparent": "00-1-2-00",
+				meta: map[string]any{"shop/till": 4, "shop/big": 9007199254740993, "progressToken": "p", "traceparent": "00-1-2-00",
 					"io.modelcontextprotocol/related-task": map[string]any{"taskId": "t-1"}}}
 		}},
 		{name: "read", readOnly: true, handle: counting("read")},
