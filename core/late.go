@@ -8,8 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/idem-go/idem/core/internal/jitter"
 	"github.com/idem-go/idem/core/store"
-	"github.com/idem-go/idem/internal/jitter"
 )
 
 // lateRuns lists the runs of an engine that the store has not taken at the first try. Callers of their operations are answered from

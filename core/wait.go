@@ -5,8 +5,8 @@ import (
 	"context"
 	"time"
 
+	"github.com/idem-go/idem/core/internal/jitter"
 	"github.com/idem-go/idem/core/store"
-	"github.com/idem-go/idem/internal/jitter"
 )
 
 // wait is a key for which callers in this process wait. Its goroutine calls the store for all of them: it watches the

@@ -39,7 +39,7 @@ import (
 
 // notMutated are the packages that are not released, or are for tests, documentation and browsers.
 var notMutated = regexp.MustCompile(`^(docs|js|(benchmarks|examples|sign/interop)(/.*)?|internal/([^r].*|race|rehearsal)|` +
-	`core/(adaptertest|storetest|internal/keycases)|sign/(signtest|internal/fixture))$`)
+	`core/(adaptertest|storetest|internal/(keycases|jitter|simulator))|sign/(signtest|internal/fixture))$`)
 
 // dependents are packages whose tests may catch what those of the package itself do not.
 var dependents = map[string]string{

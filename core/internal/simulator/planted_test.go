@@ -134,7 +134,7 @@ func TestPlantedFaults(t *testing.T) {
 
 // plant returns what the simulator says of an engine with the fault.
 func (f *planted) plant(t *testing.T) string {
-	path, err := filepath.Abs("../../core/" + f.file)
+	path, err := filepath.Abs("../../" + f.file)
 	require.NoError(t, err)
 	text, err := os.ReadFile(path)
 	require.NoError(t, err)

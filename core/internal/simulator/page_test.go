@@ -29,7 +29,7 @@ func read(t *testing.T, pattern string) string {
 
 // TestInvariantsPage holds docs/invariants.md to what is checked and planted, and to the tests that it names.
 func TestInvariantsPage(t *testing.T) {
-	page, _, _ := strings.Cut(read(t, "../../docs/invariants.md"), "\n## Where the promises stand")
+	page, _, _ := strings.Cut(read(t, "../../../docs/invariants.md"), "\n## Where the promises stand")
 	sources := read(t, "*_test.go")
 	sections := strings.Split(page, "\n### ")[1:]
 	var numbers []int
@@ -59,7 +59,7 @@ func TestInvariantsPage(t *testing.T) {
 		_, tests, _ := strings.Cut(text, "\n- Tests: ")
 		for _, of := range strings.Split(tests, ";") {
 			where, _, _ := strings.Cut(strings.TrimSpace(of), " ")
-			suite := read(t, "../../"+strings.Replace(where, "storetest", "core/storetest", 1)+"/*.go")
+			suite := read(t, "../../../"+strings.Replace(where, "storetest", "core/storetest", 1)+"/*.go")
 			for _, test := range regexp.MustCompile(`Test\w+`).FindAllString(of, -1) {
 				assert.Contains(t, suite, "\nfunc "+test+"(", "invariant %d: %s", n, where)
 			}
@@ -79,9 +79,9 @@ func TestInvariantsPage(t *testing.T) {
 
 // TestPromisesOfTheReadme: each promise of the README stands in the table, with its invariants.
 func TestPromisesOfTheReadme(t *testing.T) {
-	_, promises, _ := strings.Cut(read(t, "../../README.md"), "idem guarantees, as long as the store answers:\n")
+	_, promises, _ := strings.Cut(read(t, "../../../README.md"), "idem guarantees, as long as the store answers:\n")
 	promises, _, _ = strings.Cut(promises, "\nIf the store fails")
-	_, table, _ := strings.Cut(read(t, "../../docs/invariants.md"), "| README | invariants |\n|---|---|\n")
+	_, table, _ := strings.Cut(read(t, "../../../docs/invariants.md"), "| README | invariants |\n|---|---|\n")
 	table, _, _ = strings.Cut(table, "\n\n")
 	rows := strings.Split(table, "\n")
 	begin := strings.Split(promises, "\n- ")[1:]
@@ -94,7 +94,7 @@ func TestPromisesOfTheReadme(t *testing.T) {
 
 // TestNotPromised plays the schedules that show what is not promised.
 func TestNotPromised(t *testing.T) {
-	_, list, _ := strings.Cut(read(t, "../../docs/invariants.md"), "\n## What is not promised\n")
+	_, list, _ := strings.Cut(read(t, "../../../docs/invariants.md"), "\n## What is not promised\n")
 	shown := regexp.MustCompile("`([a-z]+:[0-9=,]*)` shows `([^`]+)`").FindAllStringSubmatch(list, -1)
 	require.Len(t, shown, strings.Count(list, "\n- "))
 	for _, line := range shown {

@@ -16,7 +16,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/idem-go/idem/internal/jitter"
+	"github.com/idem-go/idem/core/internal/jitter"
 	"github.com/idem-go/idem/internal/race"
 )
 
@@ -156,7 +156,7 @@ func report(t *testing.T, s *scenario, deviations schedule) {
 	}
 	w := s.show(t, deviations.choose, true)
 	failed.Store(true)
-	t.Fatalf("go test ./internal/simulator -run TestSchedule -schedule=%s:%s\n%s", s.name, deviations, w)
+	t.Fatalf("go test ./core/internal/simulator -run TestSchedule -schedule=%s:%s\n%s", s.name, deviations, w)
 }
 
 // TestSimulation plays the schedules of each scenario.

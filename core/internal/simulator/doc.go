@@ -4,7 +4,7 @@
 // lease has passed. Time is that of testing/synctest. A schedule that breaks an invariant of docs/invariants.md fails, and is
 // printed as one line, which plays it again:
 //
-//	go test ./internal/simulator -run TestSchedule -schedule=takeover:3=1,7=5
+//	go test ./core/internal/simulator -run TestSchedule -schedule=takeover:3=1,7=5
 //
 // A schedule lists what deviates: 7=5 says that at the eighth choice the sixth possibility is taken; everywhere else it is the
 // first. Schedules with few deviations are played first, and all of them, as far as the budget goes. explore_test.go has that,
