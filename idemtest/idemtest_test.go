@@ -106,6 +106,7 @@ func TestFailingStore(t *testing.T) {
 		require.Zero(t, task.Count(core.Completed, "DO mail"))
 		task.Fail()
 		again()
+		synctest.Wait() // the answer may come before the event
 		require.Equal(t, 1, task.Count(core.Completed, "DO mail"))
 		require.Zero(t, task.Unsettled())
 
