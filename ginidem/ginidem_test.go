@@ -93,6 +93,7 @@ func TestRoutes(t *testing.T) {
 		{nil, "/files/*path", "/files/a%2fb%61", "/files/*", []adapter.Pair{{Name: "*", Value: "a%2Fba"}}},
 		{nil, "/files/*path", "/files/a%2Fé", "/files/*", []adapter.Pair{{Name: "*", Value: "a%2Fé"}}},
 		{nil, "/files/*path", "/files/", "/files/*", []adapter.Pair{{Name: "*", Value: ""}}},
+		{nil, "/*path", "/files/7", "/*", []adapter.Pair{{Name: "*", Value: "files/7"}}},
 		{nil, "/a/:x/:y", "/a%2F1/2", "/a/:x/:y", []adapter.Pair{{Name: "x", Value: "1"}, {Name: "y", Value: "2"}}},
 		{nil, "/orders", "/unknown/a%2Fb?x", "/unknown/a%2Fb", nil},
 		{func(e *gin.Engine) { e.UseRawPath, e.UnescapePathValues = true, false }, "/orders/:id", "/orders/a%2Fb%2525", "/orders/:id",

@@ -202,6 +202,16 @@ func TestAdoptKeepsAForm(t *testing.T) {
 	require.Equal(t, "PUT /rewritten", original.Method+" "+original.URL.Path)
 }
 
+// A mux may be behind a handler that has put another request in the place of its own.
+func TestAdoptTakesThePattern(t *testing.T) {
+	original := httptest.NewRequest("POST", "/orders", nil)
+	lent := original.WithContext(t.Context())
+	handled := lent.WithContext(t.Context())
+	handled.Pattern = "POST /orders"
+	adapterkit.Adopt(original, lent, handled, lent.Context())
+	require.Equal(t, "POST /orders", original.Pattern)
+}
+
 // What a handler replaces is seen after it, what it was given is not; neither a value nor a context need be comparable.
 func TestContextAfter(t *testing.T) {
 	type key string

@@ -161,6 +161,21 @@ func TestACookieInTheTrailer(t *testing.T) {
 	}
 }
 
+// A request that did not come in chunks has no trailer: what somebody in front has added to its header stays.
+func TestWhatSomebodyInFrontHasAddedStays(t *testing.T) {
+	verifier, front := signtest.NewVerifier(), ""
+	server := &fasthttp.Server{Handler: func(ctx *fasthttp.RequestCtx) {
+		ctx.Request.Header.Set("X-Front", "ours")
+		if _, ok := fasthttpkit.Verify(context.Background(), verifier, ctx, "POST", false); ok {
+			front = string(ctx.Request.Header.Peek("X-Front"))
+		}
+	}}
+	var head bytes.Buffer
+	require.NoError(t, signtest.NewRequest(t, signtest.Demo, "http://a.example.com/", "{}").Header.Write(&head))
+	exchangeOne(t, server, "POST / HTTP/1.1\r\nHost: a.example.com\r\nContent-Length: 2\r\n"+head.String()+"\r\n{}")
+	assert.Equal(t, "ours", front)
+}
+
 // fasthttp 1.69 does not tell the lines of a header any more that ends with a bare line feed before the empty line.
 func TestAHeaderThatCantBeReadAgain(t *testing.T) {
 	verifier := signtest.NewVerifier()

@@ -62,6 +62,17 @@ func TestOneStoreForBoth(t *testing.T) {
 	}
 }
 
+// A configuration with faults makes no guard. They name the package that somebody has configured.
+func TestFaultsOfAConfiguration(t *testing.T) {
+	engine := core.MustNew(core.Config{})
+	_, err := grpcidem.New(engine, grpcidem.Config{})
+	require.ErrorContains(t, err, "idem: grpcidem.Config.User: is not set")
+	require.PanicsWithError(t, err.Error(), func() { grpcidem.MustNew(engine, grpcidem.Config{}) })
+	_, err = connectidem.New(engine, connectidem.Config{})
+	require.ErrorContains(t, err, "idem: connectidem.Config.User: is not set")
+	require.PanicsWithError(t, err.Error(), func() { connectidem.MustNew(engine, connectidem.Config{}) })
+}
+
 // What has been found out about an abandoned run, by the service or by an operator, is what duplicates get.
 func TestEncode(t *testing.T) {
 	failed := &failure{code: codes.NotFound, message: "no such book"}

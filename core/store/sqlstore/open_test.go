@@ -106,13 +106,13 @@ func TestDriverIsNamed(t *testing.T) {
 	d, err := sqlstore.Pick(sqlstore.SQLite, []string{"sqlite", "sqlite3"}, []string{"mysql", "sqlite3"})
 	require.NoError(t, err)
 	assert.Equal(t, "sqlite3", d)
-	for dialect, path := range map[sqlstore.Dialect]string{
-		sqlstore.PostgreSQL: "github.com/jackc/pgx/v5/stdlib", sqlstore.MySQL: "github.com/go-sql-driver/mysql",
-		sqlstore.SQLite: "modernc.org/sqlite",
+	for dialect, says := range map[sqlstore.Dialect]string{
+		sqlstore.PostgreSQL: `no driver for PostgreSQL is registered: import _ "github.com/jackc/pgx/v5/stdlib"`,
+		sqlstore.MySQL:      `no driver for MySQL is registered: import _ "github.com/go-sql-driver/mysql"`,
+		sqlstore.SQLite:     `no driver for SQLite is registered: import _ "modernc.org/sqlite"`,
 	} {
 		_, err := sqlstore.Pick(dialect, []string{"a"}, []string{"b"})
-		require.ErrorContains(t, err, dialect.String())
-		require.ErrorContains(t, err, path)
+		require.ErrorContains(t, err, says)
 	}
 }
 

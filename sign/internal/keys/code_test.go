@@ -11,3 +11,8 @@ import (
 func TestCodesAreNotComparable(t *testing.T) {
 	require.False(t, reflect.TypeFor[Code]().Comparable())
 }
+
+// What was not made has no key, and verifies nothing.
+func TestNothingIsVerifiedWithoutAKey(t *testing.T) {
+	require.False(t, new(Material).Verify(nil, nil))
+}
