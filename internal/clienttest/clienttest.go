@@ -190,7 +190,8 @@ func subscriptions(t *testing.T, connect Connect) {
 	link.Cut()
 	link.Restore()
 	assert.Error(t, receive(t, ended))
-	assert.Zero(t, publish("is cut", "x"), "it has not subscribed anew")
+	// A client may have subscribed anew and left again, which the server has not noticed yet.
+	require.Eventually(t, func() bool { return publish("is cut", "x") == 0 }, time.Minute, time.Millisecond)
 
 	_, ended = subscribe(t, t.Context(), c, "is silent")
 	link.Stall()
