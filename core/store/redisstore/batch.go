@@ -3,8 +3,8 @@ package redisstore
 import (
 	"context"
 	"runtime"
+	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 )
 
@@ -18,6 +18,7 @@ import (
 // full is sent by the caller that has filled it, and one that is older than [batchAge] by a timer.
 type batcher struct {
 	Client
+	calls *calls
 	// turn, unless nil, is held while a batch is under way that waits for replicas. Such a batch holds up what is after it
 	// on the connection. So all that comes meanwhile is the next batch, however full and old that one gets.
 	turn *sync.Mutex
@@ -27,23 +28,14 @@ type batcher struct {
 	timer *time.Timer
 }
 
-// batch is the commands that are sent together. Batches are pooled, except those from which a caller has gone.
+// batch is the commands that are sent together.
 type batch struct {
 	commands []Command
-	answered chan struct{} // closed when the replies are there; nil: there is one caller
-	callers  atomic.Int32
+	flights  []*flight // whose they are, in their order
+	left     bool      // a caller has gone
 }
 
 var batches = sync.Pool{New: func() any { return &batch{commands: make([]Command, 0, batchMax)} }}
-
-// leave is called by each caller that needs the batch no more.
-func (o *batch) leave() {
-	if o.callers.Add(-1) == 0 {
-		clear(o.commands)
-		o.commands, o.answered = o.commands[:0], nil
-		batches.Put(o)
-	}
-}
 
 // batchMax is how many commands a batch has at most: callers have one or two. Nobody gets an answer before all have theirs.
 const batchMax = 32
@@ -54,108 +46,128 @@ const batchAge = time.Millisecond
 // inBatches returns a batcher, or client itself where batches do harm. In a batch for several nodes of a
 // cluster, all callers would wait for the slowest node. A client that follows redirections sends a batch again as
 // a whole, including what the server has carried out already.
-func inBatches(client Client) Client {
+func inBatches(client Client, c *calls) Client {
 	if !client.OneServer() {
 		return client
 	}
-	return &batcher{Client: client}
+	return &batcher{Client: client, calls: c}
 }
 
 // Do sends commands with those of other callers, if there are any. The end of ctx ends only the wait for an answer, not the batch.
 func (b *batcher) Do(ctx context.Context, commands []Command) {
-	o, at, sends := b.join(commands)
-	if at == 0 {
-		if b.turn == nil {
-			runtime.Gosched()
-		} else {
-			b.turn.Lock()
-			defer b.turn.Unlock()
-		}
-		var alone bool
-		if sends, alone = b.end(o); alone {
-			o.leave()
-			b.Client.Do(ctx, commands)
-			return
-		}
-	}
-	if sends {
-		b.send(context.WithoutCancel(ctx), o)
-	} else {
-		select {
-		case <-o.answered:
-		case <-ctx.Done():
+	f := newFlight()
+	f.ctx, f.sent = withoutDeadline{ctx}, slices.Clone(commands) // which the batch may still need when the caller has gone
+	b.add(f)
+	select {
+	case <-f.replies:
+	case <-ctx.Done():
+		if b.leave(f) {
 			for i := range commands {
 				commands[i].Reply = Reply{Err: ctx.Err()}
 			}
 			return
 		}
+		<-f.replies
 	}
 	for i := range commands {
-		commands[i].Reply = o.commands[at+i].Reply
+		commands[i].Reply = f.sent[i].Reply
 	}
-	o.leave()
 }
 
-// join adds commands to the open batch, or opens one. It returns the batch, how many commands were there before, and
-// whether the caller has filled it, and so has to send it.
-func (b *batcher) join(commands []Command) (o *batch, at int, sends bool) {
+// add adds a flight's commands to the open batch, or opens one. The flight's replies are there when its channel says so.
+func (b *batcher) add(f *flight) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.open == nil {
+	o := b.open
+	if o == nil {
 		o = batches.Get().(*batch)
-		o.callers.Store(1)
-		o.commands = append(o.commands, commands...)
 		b.open = o
-		if b.turn != nil {
-			o.answered = make(chan struct{})
-			return o, 0, false
-		}
-		if b.timer == nil {
+		b.calls.wg.Add(2) // of a call that is under way
+		go b.lead(o)
+		switch {
+		case b.turn != nil:
+		case b.timer == nil:
 			b.timer = time.AfterFunc(batchAge, b.sendOld)
-		} else {
+		default:
 			b.timer.Reset(batchAge)
 		}
-		return o, 0, false
 	}
-	o = b.open
-	if o.answered == nil {
-		o.answered = make(chan struct{})
-	}
-	o.callers.Add(1)
-	at = len(o.commands)
-	o.commands = append(o.commands, commands...)
+	f.batch = o
+	o.flights = append(o.flights, f)
+	o.commands = append(o.commands, f.sent...)
 	if len(o.commands) > batchMax-2 && b.turn == nil {
-		b.open, sends = nil, true
+		b.open = nil
+		go b.send(o)
 	}
-	return o, at, sends
 }
 
-// end ends the time in which others can join o. It reports whether the first caller has to send it, because nobody else
-// does, and whether nobody has joined.
-func (b *batcher) end(o *batch) (sends, alone bool) {
+// leave ends a caller's wait. It reports false if the replies are there.
+func (b *batcher) leave(f *flight) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.open == o {
-		b.open, sends = nil, true
+	if f.batch != nil && !f.batch.left {
+		f.batch.left = true
+		b.calls.left.Add(1)
 	}
-	return sends, o.answered == nil
+	return f.batch != nil
 }
 
-// sendOld sends the open batch in the place of its first caller.
+// lead sends o when all goroutines that are ready have run, unless somebody has done so.
+func (b *batcher) lead(o *batch) {
+	defer b.calls.wg.Done()
+	if b.turn == nil {
+		runtime.Gosched()
+	} else {
+		b.turn.Lock()
+		defer b.turn.Unlock()
+	}
+	b.mu.Lock()
+	sends := b.open == o
+	if sends {
+		b.open = nil
+	}
+	b.mu.Unlock()
+	if sends {
+		b.send(o)
+	}
+}
+
+// sendOld sends the open batch in the place of lead.
 func (b *batcher) sendOld() {
 	b.mu.Lock()
 	o := b.open
 	b.open = nil
-	if o != nil && o.answered == nil {
-		o.answered = make(chan struct{})
-	}
 	b.mu.Unlock()
 	if o != nil {
-		b.send(context.Background(), o)
+		b.send(o)
 	}
 }
 
-func (b *batcher) send(ctx context.Context, o *batch) {
+func (b *batcher) send(o *batch) {
+	defer b.calls.wg.Done()
+	ctx := o.flights[0].context()
+	if len(o.flights) > 1 {
+		ctx = context.WithoutCancel(ctx)
+	}
 	b.Client.Do(ctx, o.commands)
-	close(o.answered)
+	b.mu.Lock()
+	for _, f := range o.flights {
+		f.batch = nil
+	}
+	if o.left {
+		b.calls.left.Add(-1)
+	}
+	b.mu.Unlock()
+	at := 0
+	for _, f := range o.flights {
+		for i := range f.sent {
+			f.sent[i].Reply = o.commands[at+i].Reply
+		}
+		at += len(f.sent)
+		f.replies <- struct{}{}
+	}
+	clear(o.commands)
+	clear(o.flights)
+	o.commands, o.flights, o.left = o.commands[:0], o.flights[:0], false
+	batches.Put(o)
 }

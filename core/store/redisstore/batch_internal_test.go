@@ -39,17 +39,25 @@ func share(t *testing.T, b *batcher, n int) {
 	}
 }
 
-// The first caller of a batch gets no turn, as in a process in which thousands of goroutines are ready.
-func withoutFirst(client Client) *batcher {
-	b := &batcher{Client: client}
-	b.join([]Command{{Args: []string{"first"}}})
-	return b
+// batcherOf is a batcher that sends by client.
+func batcherOf(client Client) *batcher { return &batcher{Client: client, calls: new(calls)} }
+
+// The goroutine that leads a batch gets no turn, as in a process in which thousands of goroutines are ready.
+func withoutLead(client Client) (b *batcher, first *flight) {
+	b = batcherOf(client)
+	b.open = &batch{}
+	b.calls.wg.Add(1)
+	b.timer = time.AfterFunc(batchAge, b.sendOld)
+	first = newFlight()
+	first.sent = []Command{{Args: []string{"first"}}}
+	b.add(first)
+	return b, first
 }
 
 func TestAFullBatchIsSentByTheCallerThatFillsIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := &sends{}
-		b := withoutFirst(client)
+		b, _ := withoutLead(client)
 		var joined sync.WaitGroup
 		for range batchMax - 3 {
 			joined.Go(func() { share(t, b, 1) })
@@ -67,19 +75,19 @@ func TestAFullBatchIsSentByTheCallerThatFillsIt(t *testing.T) {
 func TestAnOldBatchIsSentByATimer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := &sends{}
-		b := withoutFirst(client)
-		first := b.open
+		b, first := withoutLead(client)
+		o := b.open
 		share(t, b, 1)
 		assert.Equal(t, []int{2}, client.commands)
+		<-first.replies
+		assert.Equal(t, "first", first.sent[0].Text)
 
-		sends, alone := b.end(first) // its turn, at last
-		assert.False(t, sends)
-		assert.False(t, alone)
-		assert.Equal(t, "first", first.commands[0].Text)
+		b.calls.wg.Add(1)
+		b.lead(o) // its turn, at last
+		assert.Equal(t, []int{2}, client.commands)
 
-		withoutFirst(client) // nobody joins
-		<-time.After(time.Second)
-		synctest.Wait()
+		_, first = withoutLead(client) // nobody joins
+		<-first.replies
 		assert.Equal(t, []int{2, 1}, client.commands)
 	})
 }

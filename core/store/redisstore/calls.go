@@ -95,8 +95,9 @@ func (c *calls) call(ctx context.Context, do command) (a answer, repeated bool, 
 	}
 }
 
-// flight is a command that runs in a goroutine of its own. Either the caller waits for its
-// answer, or leaves it behind; decided says that one of the two has happened.
+// flight is a command that is under way. Its first round trip is part of a batch, if the client has batches. What comes after it, and all
+// of it where there are no batches, runs in a goroutine of its own. Either the caller waits for its answer, or leaves it behind; decided says
+// that one of the two has happened.
 //
 // Flights are pooled, except those that the server has not answered: the client may still hold
 // their memory. A finished flight belongs to its caller alone: the goroutine does not touch it
@@ -108,42 +109,81 @@ type flight struct {
 	command   command
 	commands  [2]Command // what is sent, and its replies
 	words     [10]string // of what is sent
+	sent      []Command  // the first round trip: some of commands
+	native    *trial     // of the first round trip's command; nil: it is the script
+	replied   bool       // the first round trip has been made
 	repeated  bool       // the client may have sent one of them twice
+	batch     *batch     // that the first round trip is in, guarded by the batcher's mutex; nil: the replies are there
+	replies   chan struct{}
 	decided   atomic.Bool
 	answer    chan answer
 	goroutine func() // the method execute, allocated once
 }
 
 var flights = sync.Pool{New: func() any {
-	f := &flight{answer: make(chan answer, 1)}
+	f := newFlight()
 	f.goroutine = f.execute
 	return f
 }}
 
-// execute runs the command and sends the answer.
+func newFlight() *flight {
+	return &flight{answer: make(chan answer, 1), replies: make(chan struct{}, 1)}
+}
+
+// context returns the context with which the flight's commands are sent: a late claim must be released, so its answer is waited for.
+func (f *flight) context() context.Context {
+	if f.command.owner != "" {
+		return &f.detached
+	}
+	return &f.ctx
+}
+
+// execute runs the command, or what is left of it after its first round trip, and sends the answer.
 func (f *flight) execute() {
-	c, do := f.calls, &f.command
+	c := f.calls
 	defer c.wg.Done()
-	var a answer
-	if do.owner == "" {
-		a = f.settle(&f.ctx)
-	} else {
-		a = f.claim(&f.detached) // a late claim must be released, so its answer is waited for
+	ctx, a, final := f.context(), answer{}, false
+	if !f.replied {
+		if f.sent = f.first(); f.sent != nil {
+			f.do(ctx, len(f.sent))
+			a, final = f.outcome()
+		}
+	}
+	if !final {
+		a = f.run(ctx)
 	}
 	a.repeated = f.repeated
 	if f.decided.CompareAndSwap(false, true) {
 		f.answer <- a
 		return
 	}
-	if do.owner != "" && a.number != 0 {
-		f.runScript(context.Background(), releaseScript, []string{do.owner})
+	f.drop(a)
+}
+
+// drop ends a flight whose caller has gone: a claim that was made is released.
+func (f *flight) drop(a answer) {
+	if f.command.owner != "" && a.number != 0 {
+		f.runScript(context.Background(), releaseScript, []string{f.command.owner})
 	}
-	c.left.Add(-1)
+	f.calls.left.Add(-1)
+}
+
+// late waits for the replies to a claim whose caller has gone.
+func (f *flight) late() {
+	defer f.calls.wg.Done()
+	<-f.replies
+	a, _ := f.outcome()
+	f.drop(a)
 }
 
 // do sends the first n of the flight's commands.
 func (f *flight) do(ctx context.Context, n int) {
 	f.calls.client.Do(ctx, f.commands[:n])
+	f.note(n)
+}
+
+// note notes whether one of the first n commands may have been sent twice.
+func (f *flight) note(n int) {
 	for i := range f.commands[:n] {
 		f.repeated = f.repeated || f.commands[i].Repeated
 	}
@@ -154,14 +194,14 @@ func (f *flight) recycle(a answer) answer {
 	if a.answered() {
 		f.calls, f.ctx, f.detached = nil, withoutDeadline{}, withoutCancel{}
 		f.command, f.commands, f.words = command{}, [2]Command{}, [10]string{}
-		f.repeated = false
+		f.sent, f.native, f.replied, f.repeated = nil, nil, false, false
 		f.decided.Store(false)
 		flights.Put(f)
 	}
 	return a
 }
 
-// handOff runs a command in a goroutine of its own, and leaves that behind when ctx ends.
+// handOff runs a command, and leaves it behind when ctx ends.
 func (c *calls) handOff(ctx context.Context, do command) answer {
 	if err := c.begin(); err != nil {
 		return answer{err: err}
@@ -169,6 +209,32 @@ func (c *calls) handOff(ctx context.Context, do command) answer {
 	f := flights.Get().(*flight)
 	f.calls, f.ctx, f.detached = c, withoutDeadline{ctx}, withoutCancel{ctx}
 	f.command = do
+	if b, is := c.client.(*batcher); is {
+		if f.sent = f.first(); f.sent != nil {
+			b.add(f)
+			select {
+			case <-f.replies:
+			case <-ctx.Done():
+				if b.leave(f) {
+					if do.owner == "" {
+						c.wg.Done()
+					} else {
+						c.left.Add(1)
+						go f.late()
+					}
+					return answer{err: ctx.Err()}
+				}
+				<-f.replies // they came at the same moment
+			}
+			f.note(len(f.sent))
+			if a, final := f.outcome(); final {
+				c.wg.Done()
+				a.repeated = f.repeated
+				return f.recycle(a)
+			}
+			f.replied = true
+		}
+	}
 	go f.goroutine()
 	select {
 	case a := <-f.answer:

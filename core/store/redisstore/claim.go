@@ -28,39 +28,33 @@ func (a answer) answered() bool { return a.err == nil || isServerError(a.err) }
 // changes. But it may expire between them, and another one be made, whose time to live then
 // mostly exceeds the retention of the first. In that case, and for every unfinished record, the
 // script decides.
-func (f *flight) claim(ctx context.Context) answer {
-	native, do := &f.calls.natives.claim, &f.command
-	if !native.allowed() {
-		return f.run(ctx)
-	}
-	words := append(f.words[:0], "SET", do.key, do.args[0], "NX", "GET", "PX", do.args[1], "PTTL", do.key)
-	f.commands = [2]Command{{Args: words[:7:7], Key: 1}, {Args: words[7:], Key: 1}}
-	f.do(ctx, 2)
+func (f *flight) claimed() (a answer, final bool) {
+	native := f.native
 	set, pttl := &f.commands[0].Reply, &f.commands[1].Reply
 	record, err := set.Text, set.Err
 	switch {
 	case err == ErrNil:
 		native.taken()
-		return answer{number: 1, err: set.unconfirmed}
+		return answer{number: 1, err: set.unconfirmed}, true
 	case err == nil:
 		native.taken()
 		if left := pttl.Number; pttl.Err == nil && strings.HasPrefix(record, "D") && left >= 0 && left <= retention(record) {
-			return answer{record: record, left: left}
+			return answer{record: record, left: left}, true
 		}
 	case isUnknown(err):
 		native.refused()
 	case !isReadOnly(err):
-		return answer{err: err}
+		return answer{err: err}, true
 	}
-	if err := f.ctx.Err(); err != nil {
-		return answer{err: err} // the caller has gone
-	}
-	return f.run(ctx)
+	return answer{}, false
 }
 
 // run runs the script.
 func (f *flight) run(ctx context.Context) answer {
-	reply := f.runScript(ctx, f.command.script, f.command.args[:f.command.n])
+	return scriptAnswer(f.runScript(ctx, f.command.script, f.command.args[:f.command.n]))
+}
+
+func scriptAnswer(reply *Reply) answer {
 	switch {
 	case reply.Err != nil:
 		return answer{err: reply.Err}

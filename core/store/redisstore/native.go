@@ -1,7 +1,6 @@
 package redisstore
 
 import (
-	"context"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -67,50 +66,79 @@ func (n *natives) learn(info string) {
 	}
 }
 
-// settle ends a run, or does whatever else an owner may: by a command that compares, if there is one and the record is known, and else
-// by the script.
-func (f *flight) settle(ctx context.Context) answer {
+// first prepares the first round trip, and returns its commands: those that do what takes a script else, if the server may have
+// them and, where they compare, the record is known; else the script. Nil: its digest is not known.
+func (f *flight) first() []Command {
 	n, do := &f.calls.natives, &f.command
-	if do.known == "" {
-		return f.run(ctx)
-	}
 	switch {
+	case do.owner != "":
+		if n.claim.allowed() {
+			f.native = &n.claim
+			words := append(f.words[:0], "SET", do.key, do.args[0], "NX", "GET", "PX", do.args[1], "PTTL", do.key)
+			f.commands = [2]Command{{Args: words[:7:7], Key: 1}, {Args: words[7:], Key: 1}}
+			return f.commands[:2]
+		}
+	case do.known == "":
 	case do.script != releaseScript:
 		if n.set.allowed() {
-			return f.compare(ctx, &n.set, "SET", do.key, do.args[2], "IFEQ", do.known, "PX", do.args[1])
+			return f.compare(&n.set, "SET", do.key, do.args[2], "IFEQ", do.known, "PX", do.args[1])
 		}
 	case n.delifeq.allowed():
-		return f.compare(ctx, &n.delifeq, "DELIFEQ", do.key, do.known)
+		return f.compare(&n.delifeq, "DELIFEQ", do.key, do.known)
 	case n.delex.allowed():
-		return f.compare(ctx, &n.delex, "DELEX", do.key, "IFEQ", do.known)
+		return f.compare(&n.delex, "DELEX", do.key, "IFEQ", do.known)
 	}
-	return f.run(ctx)
+	if do.script.digest.Load() == nil {
+		return nil
+	}
+	f.prepare(do.script, do.args[:do.n])
+	return f.commands[:1]
 }
 
-// compare runs a command that compares, and the script if the command has not acted and the script might. Any other error
-// may have come after the server acted: the script would not find the record, and call it lost.
-func (f *flight) compare(ctx context.Context, t *trial, words ...string) answer {
+func (f *flight) compare(t *trial, words ...string) []Command {
+	f.native = t
+	f.commands[0] = Command{Args: append(f.words[:0], words...), Key: 1}
+	return f.commands[:1]
+}
+
+// outcome says what the first round trip came to, and whether that is final. Else the script has to run: the server does not have it, or the
+// command has not acted and the script might. Any other error may have come after the server acted: the script would not find the record,
+// and call it lost.
+func (f *flight) outcome() (a answer, final bool) {
 	sent := &f.commands[0]
-	*sent = Command{Args: append(f.words[:0], words...), Key: 1}
-	f.do(ctx, 1)
-	err := sent.Err
+	switch {
+	case f.native == nil:
+		if isServerError(sent.Err) && strings.HasPrefix(sent.Err.Error(), "NOSCRIPT") {
+			return answer{}, false
+		}
+		return scriptAnswer(&sent.Reply), true
+	case f.command.owner != "":
+		a, final = f.claimed()
+	default:
+		a, final = f.compared()
+	}
+	if err := f.ctx.Err(); !final && err != nil {
+		return answer{err: err}, true // the caller has gone
+	}
+	return a, final
+}
+
+func (f *flight) compared() (a answer, final bool) {
+	sent, err := &f.commands[0], f.commands[0].Err
 	switch {
 	case err == nil:
-		t.taken()
+		f.native.taken()
 		if sent.Text != "" || sent.Number != 0 { // OK, or how many were deleted
-			return answer{number: 1, err: sent.unconfirmed}
+			return answer{number: 1, err: sent.unconfirmed}, true
 		}
 	case err == ErrNil:
-		t.taken()
+		f.native.taken()
 	case isUnknownCommand(err):
-		t.refused()
+		f.native.refused()
 	case !isReadOnly(err):
-		return answer{err: err}
+		return answer{err: err}, true
 	}
-	if err := f.ctx.Err(); err != nil {
-		return answer{err: err} // the caller has gone
-	}
-	return f.run(ctx)
+	return answer{}, false
 }
 
 // isUnknownCommand reports whether a server does not know a command or its option, or the user may not run it.

@@ -70,10 +70,15 @@ func (f *flight) runScript(ctx context.Context, s *script, args []string) *Reply
 		digest := sent.Text
 		s.digest.Store(&digest)
 	}
-	*sent = Command{Args: append(append(f.words[:0], "EVALSHA", *s.digest.Load(), "1", f.command.key), args...), Key: 3}
+	f.prepare(s, args)
 	if f.do(ctx, 1); isServerError(sent.Err) && strings.HasPrefix(sent.Err.Error(), "NOSCRIPT") {
 		sent.Args[0], sent.Args[1] = "EVAL", s.source
 		f.do(ctx, 1)
 	}
 	return &sent.Reply
+}
+
+// prepare makes the flight's command the call of a script by its digest.
+func (f *flight) prepare(s *script, args []string) {
+	f.commands[0] = Command{Args: append(append(f.words[:0], "EVALSHA", *s.digest.Load(), "1", f.command.key), args...), Key: 3}
 }

@@ -120,7 +120,7 @@ func (s *Store) open(client Client) error {
 	if s.cache, _ = client.(CachingClient); s.cache == nil {
 		s.finished = nil
 	}
-	s.client = inBatches(client)
+	s.client = inBatches(client, &s.calls)
 	if r := s.replicated; r != nil {
 		b, is := s.client.(*batcher)
 		if !is {
