@@ -10,7 +10,7 @@ import (
 	"github.com/idem-go/idem/core/store"
 )
 
-var errBegunUnknown = errors.New("it is not known when the operation was begun")
+var errBegunUnknown = errors.New("idem does not know when the operation began")
 
 // Begun returns when the first run of the operation began. The time is the same in all attempts. Use it for keys that must not be
 // sent after some time, as idemclient.WithKey does: no key that [Run.Derive] has made for the operation was sent before Begun. (But

@@ -102,7 +102,7 @@ func (c *Config) prefix(f *faults, inProcess bool) string {
 			"(LegacyPrefix keeps the records of 0.1.0)")
 		return "idem:"
 	}
-	f.addIf(legacy != "", "LegacyPrefix", "is set beside Service; stored keys have one prefix: leave one of the two out")
+	f.addIf(legacy != "", "LegacyPrefix", "is set together with Service, but stored keys have one prefix; leave one of the two out")
 	prefix, ok := canon.ServicePrefix(c.Service)
 	f.addIf(!ok, "Service", "is %q; it must have 1 to 64 letters (a-z, A-Z), digits and '-'", c.Service)
 	return prefix

@@ -144,7 +144,7 @@ func (r *Run) secret() (ringSecret, error) {
 			return s, nil
 		}
 	}
-	return ringSecret{}, fmt.Errorf("idem: Derive: the operation was begun with the secret %q, which Config.Secrets has no longer", name)
+	return ringSecret{}, fmt.Errorf("idem: Derive: the operation began with the secret %q, which is no longer in Config.Secrets", name)
 }
 
 // unprotected is the context of a request, or a call of a task, that a guard lets pass without a claim.

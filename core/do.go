@@ -247,7 +247,7 @@ func marshals(t reflect.Type) bool {
 	return t.Implements(reflect.TypeFor[json.Marshaler]()) || t.Implements(reflect.TypeFor[encoding.TextMarshaler]())
 }
 
-var errLossy = errors.New("idem: the value would be replayed as another one: a round trip through JSON changes it, or a type in it")
+var errLossy = errors.New("idem: the value would change when it is replayed: a round trip through JSON changes it, or a type in it")
 
 // taskCall is one call of Do, whatever its type of values.
 type taskCall struct {

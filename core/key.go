@@ -283,9 +283,9 @@ func (f *httpOperation) count(names []string) {
 	}
 }
 
-var errCheckedKey = errors.New("idem: the function of CheckKey does not take the key")
+var errCheckedKey = errors.New("idem: the function of CheckKey rejects the key")
 
-var errPreforked = errors.New("idem: the application runs as several processes (Prefork), and the store is one of each process; " +
+var errPreforked = errors.New("idem: the application runs as several processes (Prefork), and each process has a store of its own; " +
 	"set Config.Store to one that they share")
 
 func (g *Guard) findUser(r *Request) (User, error) {

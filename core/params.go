@@ -82,7 +82,7 @@ func (g *Guard) compileParameters(f *faults, k *parameters) {
 		f.addIf(len(k.headers) > 0, "Key", without, "RequestHeaders")
 	case p.Compare == RawBody:
 		f.addIf(!g.chosen(), "Compare", "is for keys that somebody has chosen: Header, Func, BodyKey, CallerEvent")
-		without = "%s: Compare is RawBody, of which nothing is left out; leave one of the two out"
+		without = "%s: Compare is RawBody, which counts the whole body; leave one of the two out"
 	}
 	if without != "" {
 		f.addIf(len(k.excluded) > 0, "Key", without, "Exclude")
@@ -151,7 +151,7 @@ func compilePaths(f *faults, option string, paths []string) *canon.Paths {
 		for i, path := range paths {
 			for j, other := range paths {
 				if i != j && canon.Covers(other, path) && (j < i || !canon.Covers(path, other)) {
-					f.add("Key", "%s: %q has no effect beside %q; leave it out", option, path, other)
+					f.add("Key", "%s: %q has no effect, because %q covers it; leave it out", option, path, other)
 					break
 				}
 			}

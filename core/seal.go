@@ -49,7 +49,7 @@ func (s Seal) Format(f fmt.State, _ rune) { fmt.Fprintf(f, "{Keys:%v}", s.Keys) 
 
 // ErrSealed is wrapped by errors for stored data that can't be opened, see [Seal]. Such an error names nothing of it but the key
 // under which it is sealed.
-var ErrSealed = errors.New("idem: what is stored can't be opened")
+var ErrSealed = errors.New("idem: the stored data can't be opened")
 
 // ParseSeal reads a Seal from text, as the command idem does from IDEM_SEAL. The text has entries, separated by commas. Each is a
 // name, '=' and 32 or more bytes in base64. The entry called digest is the DigestKey; the others are the Keys, newest first. The
@@ -77,7 +77,7 @@ func ParseSeal(text string) (*Seal, error) {
 			return nil, fmt.Errorf("idem: entry %d of the text of a Seal is neither a name, '=' and base64 (openssl rand -base64 32), "+
 				"nor allow-unsealed or open-only", i+1)
 		case name != "digest" && strings.EqualFold(name, "digest"):
-			return nil, fmt.Errorf("idem: entry %d of the text of a Seal is called %s: digest is written in small letters", i+1, name)
+			return nil, fmt.Errorf("idem: entry %d of the text of a Seal is called %s: write digest in lower case", i+1, name)
 		case name != "digest":
 			s.Keys = append(s.Keys, Secret{Name: name, Key: key})
 		case s.DigestKey != nil:
@@ -104,9 +104,9 @@ func (c *Config) sealing(f *faults) (*sealed.Ring, *keyedDigests) {
 	for _, k := range newRing(f, "Seal.Keys", s.Keys) {
 		keys = append(keys, sealed.Key{Name: k.name, MAC: k.mac})
 	}
-	f.addIf(len(s.Keys) == 0, "Seal.Keys", "has none; one is needed to seal")
+	f.addIf(len(s.Keys) == 0, "Seal.Keys", "is empty; sealing needs a key")
 	f.addIf(s.OpenOnly && !s.AllowUnsealed, "Seal.OpenOnly",
-		"is set without AllowUnsealed: the engine could not read what it stores itself")
+		"is set without AllowUnsealed: the engine could not read its own records")
 	f.addSecret("Seal.DigestKey", "", s.DigestKey)
 	for i, k := range s.Keys {
 		f.addIf(bytes.Equal(k.Key, s.DigestKey), "Seal.DigestKey", "is the key at %d, too", i)

@@ -446,12 +446,12 @@ func (k *tokenKey) compile(g *Guard, f *faults) {
 	p, t := &g.policy, k.tokens
 	g.compileParameters(f, &k.parameters)
 	f.addIf(p.Name == "", "Name", "is empty; it is the purpose to which a token is bound")
-	f.addIf(p.OnSuccess == Release, "OnSuccess", "is Release: a token could be used again and again (Run.Release releases a single run)")
+	f.addIf(p.OnSuccess == Release, "OnSuccess", "is Release: a token would work more than once (Run.Release releases a single run)")
 	if t == nil {
 		f.add("Key", "Token was given no Tokens")
 		return
 	}
-	const why = "is %v: a token could be used again when its record is forgotten; at least %v, its lifetime and 5 minutes, are needed"
+	const why = "is %v: a token could be used again once its record is forgotten; at least %v is needed, its lifetime and 5 minutes"
 	f.addIf(p.Retention > 0 && p.Retention < t.outlasting(), "Retention", why, p.Retention, t.outlasting())
 	f.addIf(p.RememberAbandoned > 0 && p.RememberAbandoned < t.outlasting(), "RememberAbandoned", why, p.RememberAbandoned, t.outlasting())
 	f.addIf(t.random && !g.engine.can.InProcess, "Key",

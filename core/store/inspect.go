@@ -105,14 +105,14 @@ var (
 	// ErrNoRecord is returned if there is no record under the key.
 	ErrNoRecord = errors.New("idem: there is no record under this key")
 	// ErrCursor is returned by List for text that is no cursor of such a list.
-	ErrCursor = errors.New("idem: this is no cursor of such a list")
+	ErrCursor = errors.New("idem: this is not a cursor of this list")
 	// ErrMovedOn is returned by Change if the record is no longer the one that was expected. Nothing was changed.
 	ErrMovedOn = errors.New("idem: the record has moved on: another run, or another operator, has changed it")
 )
 
 const maxNote = 255
 
-var errNote = fmt.Errorf("idem: what a record tells people is at most %d bytes of UTF-8, without NUL", maxNote)
+var errNote = fmt.Errorf("idem: the texts of a record (policy, creator, remark) have at most %d bytes of UTF-8, without NUL", maxNote)
 
 // Note makes text fit the texts of an [About]: what is no UTF-8, and NUL, is replaced, and the end is cut off.
 func Note(text string) string {

@@ -318,7 +318,7 @@ func (s *Store) runOwned(ctx context.Context, do command) error {
 }
 
 // errUnknown is returned in place of store.ErrLost if the script may have run before.
-var errUnknown = errors.New("redisstore: the connection was lost, and whether the call took effect is not known")
+var errUnknown = errors.New("redisstore: the connection was lost; the call may or may not have taken effect")
 
 // run runs a command. See call for repeated.
 func (c *calls) run(ctx context.Context, do command) (a answer, repeated bool, err error) {

@@ -190,9 +190,9 @@ func (s *Store) RunTx(ctx context.Context, db TxBeginner, fn func(tx *sql.Tx) ([
 }
 
 var (
-	errNotHeld   = fmt.Errorf("sqlstore: RunTx: %w: there is no record that the run holds", store.ErrLost)
+	errNotHeld   = fmt.Errorf("sqlstore: RunTx: %w: the run holds no record", store.ErrLost)
 	errElsewhere = errors.New("sqlstore: RunTx: the run holds its claim, but its record is not here: use the store of the run's engine, " +
-		"and a db that leads to the store's table")
+		"and a db on which the store's table is")
 )
 
 // txRun is one call of DoTx or RunTx: one owner, and as many transactions as it takes.
@@ -372,7 +372,7 @@ func (t *txRun) end(ctx context.Context, tx *transaction, value []byte) (int64, 
 // committed comes before the value in a running record, so that it is never empty. It tells the value from one that is sealed.
 const committed = 'c'
 
-var errTxEnded = errors.New("sqlstore: the function has ended the transaction itself, or went on after an error that had ended it; " +
+var errTxEnded = errors.New("sqlstore: the function has ended the transaction itself, or continued after an error that had ended it; " +
 	"some of its changes may have been committed without a record")
 
 // failed returns the call's error for an error of the function: the same, unless it comes from
