@@ -22,10 +22,9 @@ type TxBeginner interface {
 	BeginTx(ctx context.Context, opts *sql.TxOptions) (*sql.Tx, error)
 }
 
-// Resetter is implemented by a [TxBeginner] on a pool that is no *sql.DB. When a server turns out
-// to be read-only, Reset closes the pool's idle connections, for new ones may lead to the new
-// primary. It is called at most once a second and must be safe for concurrent use. [Config].Reset
-// does the same for the store's own pool.
+// Resetter is implemented by a [TxBeginner] on a pool that is no *sql.DB. When a server turns out to be read-only, Reset closes the
+// pool's idle connections, because new ones may lead to the new primary. It is called at most once a second and must be safe for
+// concurrent use. [Config].Reset does the same for the store's own pool.
 type Resetter interface {
 	Reset()
 }
@@ -45,7 +44,7 @@ func Fingerprint(fingerprint string) TxOption {
 	return func(o *txOptions) { o.fingerprint = fingerprint }
 }
 
-// Retention sets how long the result is kept, counted from the end of the run. It must be more
+// Retention sets how long the result is kept, counted from the end of the run. It must be greater
 // than zero; the default is 24 hours. Choose it longer than any client keeps
 // trying: when the record is gone, a retry runs again.
 func Retention(retention time.Duration) TxOption {
