@@ -254,7 +254,7 @@ func TestReadme(t *testing.T) {
 	pages, err := filepath.Glob("*.md")
 	require.NoError(t, err)
 	for _, name := range pages {
-		require.Contains(t, readme, "(docs/"+name+")")
+		require.True(t, strings.Contains(readme, "(docs/"+name+")"), name)
 	}
 
 	_, table, _ := strings.Cut(readme, "| what happens | `SETNX` with a TTL | idem | test |\n|---|---|---|---|\n")
