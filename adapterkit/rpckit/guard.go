@@ -54,7 +54,7 @@ func New(engine *core.Engine, c Config) (*Guard, error) {
 	addIf(c.Policy.Presence != core.Required, "Policy", "has a Presence; set that of the Config")
 	addIf(c.Policy.Linger != 0, "Policy", "has a Linger; set that of the Config")
 	addIf(c.User == nil && !c.SharedByAllCallers, "User",
-		"is not set: without it one caller could be given another's response (SharedByAllCallers if you want that)")
+		"is not set: without it one caller could be given another's response (SharedByAllCallers if that is meant)")
 	addIf(c.User != nil && c.SharedByAllCallers, "User", "is set beside SharedByAllCallers; leave one of the two out")
 	addIf(c.Presence > core.Optional, "Presence", "is unknown: %d", c.Presence)
 	for i, m := range c.Methods {
