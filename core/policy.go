@@ -46,10 +46,11 @@ type Policy struct {
 	// forgotten with its result.
 	RefuseExpired time.Duration
 
-	// Failed decides whether a response is a failure. Nil: [FailedByAnyError] if the key is made of parameters or is a token,
-	// because the caller can't choose another key: a form refused with 402 must be able to run again once the account is topped up.
-	// For a [SignedEvent], every status but 2xx. Otherwise [FailedByStatus]. The response is valid only during the call and must
-	// not be changed. Its Body is incomplete if the response was streamed or exceeds ResponseLimit. Failed is called concurrently.
+	// Failed decides whether a response is a failure. Nil: every status but 2xx is one for a [SignedEvent]; [FailedByAnyError]
+	// decides if the key is made of parameters or is a token, because the caller can't choose another key (a form refused with 402
+	// must be able to run again once the account is topped up); otherwise [FailedByStatus] decides. The response is valid only
+	// during the call and must not be changed. Its Body is incomplete if the response was streamed or exceeds ResponseLimit. Failed
+	// is called concurrently.
 	//
 	// The following are failures in any case, without a call of Failed: a panic; an error that nothing has rendered; a refusal
 	// ([RefusedHeader]), whoever made it; and a handler that writes nothing after its context has ended.
