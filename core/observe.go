@@ -113,7 +113,7 @@ type Event struct {
 	Err error
 }
 
-// alarming are refusals that tell of a fault of the service, not of the request.
+// alarming reports whether a refusal shows a fault of the service, not of the request.
 func alarming(c codes.Code) bool { return c != "" && c.Status() >= 500 && c != codes.ShuttingDown }
 
 // Observers returns an observer for [Config.Observe] that calls each of observers, in their order. Nil observers are left out. If
