@@ -11,32 +11,33 @@ import (
 	"github.com/idem-go/idem/core/store"
 )
 
-// Step runs fn once for the operation of the run to which ctx belongs, and remembers what it returned in the operation's record.
-// When the operation runs again, after a crash or a failure that may be tried again, Step returns that without calling fn.
+// Step runs fn once for the operation of the run to which ctx belongs, and remembers its result in the operation's record. When the
+// operation runs again, after a crash or a failure that may be tried again, Step returns that result without calling fn.
 //
 //	charge, err := core.Step(ctx, "charge", func(ctx context.Context) (Charge, error) {
 //		key, err := core.RunFrom(ctx).Derive("stripe/charge")
 //		…
 //	})
 //
-// fn ends before its result is written. If the process dies in between, the step runs again: what it calls downstream needs a key from
-// [Run.Derive]. A step whose fn returns an error or panics is not remembered; Step returns the error as it is.
+// fn ends before its result is written. If the process dies in between, the step runs again, so its calls downstream need a key
+// from [Run.Derive]. A step whose fn returns an error or panics is not remembered; Step returns the error unchanged.
 //
-// The result is stored as by [Do]: as it is if T is []byte, else as JSON. A result that would be another one when it is read, or
-// can't be written because the claim is lost ([store.ErrLost]) or the store fails, is returned with an error: the step has run,
-// and runs again in the next attempt. So is one that does not fit: all results of an operation together have at most 64 KiB, and
-// so have the names. Each step that runs costs one round trip to the store. When the operation is done, its steps are forgotten.
+// The result is stored as by [Do]: unchanged if T is []byte, otherwise as JSON. Step returns an error together with the result if
+// the result would change when it is read, or can't be written because the claim is lost ([store.ErrLost]), the store fails, or it
+// does not fit: all results of an operation together have at most 64 KiB, and so have the names. Then the step has run, and runs
+// again in the next attempt. Each step that runs costs one round trip to the store. When the operation is done, its steps are
+// forgotten.
 //
-// name tells the steps of an operation apart; a second step of a run with the same name is an error, but one that has failed may
-// be tried again. It has 1 to 255 bytes. A run that has lost its lease begins no step once it knows ([ErrLeaseLost]). Steps may
-// run concurrently, and within others. A step that was remembered by an earlier version of the program counts: give one that has
-// changed its meaning another name. A remembered result that is no T is an error.
+// name identifies the step within the operation. A second step of a run with the same name is an error, but a failed one may be
+// tried again. It has 1 to 255 bytes. A run that has lost its lease begins no more steps once it knows ([ErrLeaseLost]). Steps may
+// run concurrently, and within other steps. A step that was remembered by an earlier version of the program counts: if the meaning
+// of a step has changed, give it another name. A remembered result that is no T is an error.
 //
-// It is also an error to call Step in the function of a RunTx or DoTx: a rollback would leave the step finished. The same goes
-// for a store that can't remember steps ([store.Capabilities].Checkpoint), and, by errors.Is [codes.NoRun], for a context that
-// belongs to no run. If a guard has let the request pass ([Run.Unprotected]), Step just calls fn.
+// It is also an error to call Step in the function of a RunTx or DoTx, because a rollback would leave the step finished; with a
+// store that can't remember steps ([store.Capabilities].Checkpoint); and, by errors.Is [codes.NoRun], with a context that belongs
+// to no run. If a guard has let the request pass ([Run.Unprotected]), Step simply calls fn.
 //
-// See docs/steps.md for what steps are good for, and when a workflow engine is.
+// docs/steps.md says what steps are good for, and when to use a workflow engine.
 func Step[T any](ctx context.Context, name string, fn func(ctx context.Context) (T, error)) (T, error) {
 	var value T
 	run := RunFrom(ctx)
@@ -229,8 +230,8 @@ func (r *Run) remember(ctx context.Context, p *progress, name string, result []b
 	return nil
 }
 
-// BeginTx says that a transaction has begun whose rollback would not undo what [Step] remembers: until end is called, Step is an
-// error. It is for stores. r may be nil.
+// BeginTx announces a transaction whose rollback would not undo what [Step] remembers. Until end is called, Step is an error. It is
+// for stores. r may be nil.
 func (r *Run) BeginTx() (end func()) {
 	if r == nil {
 		return noCancel

@@ -328,7 +328,7 @@ func TestSealed(t *testing.T) {
 			assert.Contains(t, n.idem(1, "settle", digest, "-status", "204", "-retain", "1m", "-yes"), operations.ErrSealed.Error())
 			assert.Contains(t, n.idem(0, "find", "-user", "alice", "-key", "done", "-body"), "there is no Config.Seal")
 			object := n.idem(0, "find", "-user", "alice", "-key", "done", "-body", "-json")
-			assert.Contains(t, object, `"unopened":"what is stored can't be opened`)
+			assert.Contains(t, object, `"unopened":"the stored data can't be opened`)
 			assert.NotContains(t, object, `"body"`)
 
 			for _, wrong := range []string{
