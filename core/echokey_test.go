@@ -157,7 +157,7 @@ func TestWhatAGuardAddsIsExposed(t *testing.T) {
 	for _, name := range safelisted { // so are the handler's own fields, which are its service's to expose
 		delete(seen, name)
 	}
-	exposed := []string{core.ReplayedHeader, core.RefusedHeader, core.DefaultKeyHeader, core.ExpiresHeader, "Retry-After"} // docs/cors.md
+	exposed := []string{core.ReplayedHeader, core.RefusedHeader, core.DefaultKeyHeader, core.ExpiresHeader, "Retry-After"} // docs/clients.md
 	for name := range seen {
 		require.Contains(t, exposed, name)
 	}

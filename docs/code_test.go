@@ -14,6 +14,8 @@ import (
 
 	"github.com/gin-gonic/gin"
 	"github.com/gofiber/fiber/v2"
+	"github.com/labstack/echo/v4"
+	"github.com/labstack/echo/v4/middleware"
 	"github.com/stretchr/testify/require"
 	"github.com/valyala/fasthttp"
 
@@ -47,7 +49,7 @@ func TestCode(t *testing.T) {
 		sources += unindented(page(t, name)) + "\n"
 	}
 	for name, count := range map[string]int{
-		"agents.md": 2, "clients.md": 3, "duplicates.md": 1, "limits.md": 4, "messages.md": 3, "migrating.md": 4, "mounting.md": 6,
+		"agents.md": 2, "clients.md": 4, "duplicates.md": 1, "limits.md": 4, "messages.md": 3, "migrating.md": 4, "mounting.md": 6,
 		"operating.md": 1,
 		"policies.md":  5, "problems.md": 4, "production.md": 2, "profiles.md": 1, "rpc.md": 3, "scheduled.md": 2, "sealing.md": 1,
 		"signing.md": 3, "steps.md": 4, "stores.md": 9, "testing.md": 3, "tokens.md": 5, "watermill.md": 1, "webhooks.md": 2,
@@ -111,6 +113,15 @@ func _(store store.Store, user core.UserSource) (*core.Engine, error) {
 func _() *http.Client {
 	client := &http.Client{Transport: &idemclient.Transport{Hosts: []string{"api.example.com"}}}
 	return client
+}
+
+func _(e *echo.Echo) {
+	e.Use(middleware.CORSWithConfig(middleware.CORSConfig{
+		AllowOrigins:  []string{"https://shop.example"},
+		AllowHeaders:  []string{"Idempotency-Key", "X-Idempotency-Token", "Content-Type", "Authorization"},
+		ExposeHeaders: []string{"Idempotent-Replayed", "Idempotency-Refused", "Idempotency-Key", "Idempotency-Key-Expires", "Retry-After",
+			"Location"},
+	}))
 }
 
 // mounting.md
