@@ -117,8 +117,8 @@ func _() *http.Client {
 
 func _(e *echo.Echo) {
 	e.Use(middleware.CORSWithConfig(middleware.CORSConfig{
-		AllowOrigins:  []string{"https://shop.example"},
-		AllowHeaders:  []string{"Idempotency-Key", "X-Idempotency-Token", "Content-Type", "Authorization"},
+		AllowOrigins: []string{"https://shop.example"},
+		AllowHeaders: []string{"Idempotency-Key", "X-Idempotency-Token", "Content-Type", "Authorization"},
 		ExposeHeaders: []string{"Idempotent-Replayed", "Idempotency-Refused", "Idempotency-Key", "Idempotency-Key-Expires", "Retry-After",
 			"Location"},
 	}))
