@@ -262,7 +262,7 @@ func _(engine *core.Engine, secret []byte, r *gin.Engine, receive gin.HandlerFun
 	}
 	webhooks := engine.MustGuard(core.Policy{Key: core.Header(core.Optional), User: core.UserFromCaller()})
 
-	r.POST("/webhooks", ginidem.Verify(verifier), ginidem.New(webhooks), receive) // likewise in the other adapters
+	r.POST("/webhooks", ginidem.Verify(verifier), ginidem.New(webhooks), receive) // the same in the other adapters
 	return nil
 }
 
