@@ -1,17 +1,20 @@
-// Package idemtest helps you test protected handlers and tasks. Its engine has an in-process
-// store and a clock that the test moves, and counts what ran.
+// Package idemtest helps you test guarded handlers and tasks. Its engine has an in-process store, has a clock that the test moves, and
+// counts runs and replays.
 //
 //	e := idemtest.New(t, core.Config{User: core.UserFromHeader("X-User")})
 //	handler := newHandler(e.Engine)  // the service's own code
 //	…                                // the same request twice
 //	e.WantRuns("POST /orders", 1)
 //
-// Situations that are hard to make with a real store are one call here: a duplicate of a running
-// operation ([Engine.NextIsRunning]), an operation that an earlier run has abandoned
-// ([Engine.NextIsAbandoned]), a store that fails ([Engine.Fail]), a lease or a retention that
-// passes ([Engine.Advance]), and the context of a second attempt ([Attempt]).
+// Each of these situations is hard to produce with a real store, and takes one call here:
 //
-// An engine also works in a bubble of testing/synctest, where sleeping moves its clock, too.
+//   - a duplicate of a running operation: [Engine.NextIsRunning]
+//   - an operation that an earlier run has abandoned: [Engine.NextIsAbandoned]
+//   - a store that fails: [Engine.Fail]
+//   - a lease or a retention that passes: [Engine.Advance]
+//   - the context of a second attempt: [Attempt]
+//
+// An engine also works in a testing/synctest bubble, where sleeping moves its clock as well.
 package idemtest
 
 import (
