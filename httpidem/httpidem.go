@@ -25,7 +25,7 @@ func New(g *core.Guard, opts ...Option) func(http.Handler) http.Handler {
 	}
 	return func(next http.Handler) http.Handler {
 		if reflect.TypeOf(next) == timeoutHandler {
-			panic("httpidem: a guard is mounted around an http.TimeoutHandler, which lets its handler run on; write " +
+			panic("httpidem: a guard is mounted around an http.TimeoutHandler, which lets its handler run on; use " +
 				"http.TimeoutHandler(httpidem.New(guard)(handler), …)")
 		}
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -55,10 +55,10 @@ func (c *chosen) check(r *http.Request) error {
 		return errTwoRequests
 	}
 	if own := r.Header.Get(keyHeader); own != "" && own != c.key {
-		return errors.New("idemclient: the request has an Idempotency-Key, and its context has another one")
+		return errors.New("idemclient: the request has one Idempotency-Key, and its context has another")
 	}
 	if len(c.key) < 1 || len(c.key) > 255 || strings.ContainsFunc(c.key, func(c rune) bool { return c < ' ' || c > '~' }) {
-		return errors.New("idemclient: a key has 1 to 255 printable ASCII characters")
+		return errors.New("idemclient: a key must have 1 to 255 printable ASCII characters")
 	}
 	return nil
 }

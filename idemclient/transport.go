@@ -318,7 +318,7 @@ func (c *call) roundTrip(ctx context.Context, cancel context.CancelCauseFunc) (*
 		var err error
 		if r.Body, err = c.body(); err != nil {
 			c.lost = true
-			return nil, retry.Final, fmt.Errorf("the body for another try: %w", err)
+			return nil, retry.Final, fmt.Errorf("reading the body for another try: %w", err)
 		}
 		if c.length < 0 || c.length > inOneGo {
 			long = &sending{ReadCloser: r.Body, limit: limit, timeout: timeout}

@@ -45,7 +45,7 @@ type Engine struct {
 func New(tb testing.TB, c core.Config) *Engine {
 	tb.Helper()
 	if c.Store != nil {
-		tb.Fatal("idemtest: Config.Store is set; the engine brings a store of its own")
+		tb.Fatal("idemtest: Config.Store is set, but the engine has its own store")
 	}
 	e := &Engine{tb: tb, store: new(testStore)}
 	records, err := memstore.New(memstore.Config{Now: e.store.now})

@@ -102,7 +102,7 @@ func NewKey(o KeyConfig, material any) (*Key, error) {
 			private = material
 		}
 	}
-	if errs.addIf(!whole, "key", "is not a whole private key"); !whole {
+	if errs.addIf(!whole, "key", "is not a complete private key"); !whole {
 		return nil, errs.err()
 	}
 	if private != nil {
@@ -119,7 +119,7 @@ func NewKey(o KeyConfig, material any) (*Key, error) {
 	case *rsa.PublicKey:
 		algorithm = RSAPSSSHA512
 		errs.addIf(public == nil || public.N == nil || public.N.BitLen() < minRSA, "key", "has less than %d bits", minRSA)
-		errs.addIf(public != nil && (public.E < 3 || public.E%2 == 0), "key", "has an exponent that proves nothing")
+		errs.addIf(public != nil && (public.E < 3 || public.E%2 == 0), "key", "has an exponent that is even or less than 3")
 	default:
 		errs.addIf(true, "key", "is a %T; ed25519, *ecdsa and *rsa keys are known", material)
 	}
@@ -134,7 +134,7 @@ func newKey(errs configErrors, m *keys.Material, o KeyConfig) (*Key, error) {
 		errs.addIf(true, "secret", "%s", problem)
 	}
 	if public, ok := m.Public.(ed25519.PublicKey); ok {
-		errs.addIf(isSmallOrder(public), "key", "is a point of small order: anybody can sign for it")
+		errs.addIf(isSmallOrder(public), "key", "is a point of small order: anyone could sign for it")
 	}
 	errs.addIf(!isKeyID(o.ID), "KeyConfig.ID", "must be 1 to %d visible ASCII characters", form.MaxKeyID)
 	errs.addIf(o.Owner != "" && !isKeyID(o.Owner), "KeyConfig.Owner", "must be 1 to %d visible ASCII characters", form.MaxKeyID)

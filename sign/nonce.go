@@ -32,7 +32,7 @@ type NonceStore interface {
 // sent again.
 var ErrNoncesFull = errors.New("sign: the store of nonces is full")
 
-var errNoTTL = errors.New("sign: a nonce must be kept for more than no time")
+var errNoTTL = errors.New("sign: the time to keep a nonce must be positive")
 
 // defaultMaxNonces is the default of Config.MaxNonces and MemoryNonces: 3,000 messages a second at a window of 60 s. One nonce
 // takes about 150 bytes.

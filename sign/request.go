@@ -86,7 +86,7 @@ func signRequest(r *http.Request, body []byte, key *Key, o RequestOptions) (deri
 		TLS: r.URL.Scheme == "https", Source: &outgoing{r.Header, body}, limit: int64(len(body)), host: o.Host, outgoing: true,
 	}
 	if !form.IsAuthority(m.Authority()) {
-		return false, Errorf(CodeMalformed, "%q is no host; international names must be in their ASCII form", m.Authority())
+		return false, Errorf(CodeMalformed, "%q is not a host; international names must be in their ASCII form", m.Authority())
 	}
 	nonce := newNonce()
 	s := &Signature{KeyID: key.id, Created: now().Unix(), Nonce: nonce, Covered: slices.Clone(cover)}

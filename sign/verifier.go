@@ -177,9 +177,9 @@ func NewVerifier(c Config) (*Verifier, error) {
 	}
 	errs.addIf(c.NonceQuota > room, "Config.NonceQuota", "is %d, and Nonces has room for %d", c.NonceQuota, room)
 	errs.addIf(c.MaxNonces > room, "Config.MaxNonces", "is %d, and Nonces has room for %d", c.MaxNonces, room)
-	errs.addIf(c.Host != "" && !form.IsAuthority(c.Host), "Config.Host", "%q is no host", c.Host)
+	errs.addIf(c.Host != "" && !form.IsAuthority(c.Host), "Config.Host", "%q is not a host", c.Host)
 	for _, host := range c.Hosts {
-		errs.addIf(!form.IsAuthority(host), "Config.Hosts", "%q is no host", host)
+		errs.addIf(!form.IsAuthority(host), "Config.Hosts", "%q is not a host", host)
 	}
 	var d Demands
 	if s, ok := c.Scheme.(DemandingScheme); ok && !isNil(c.Scheme) {
@@ -187,7 +187,7 @@ func NewVerifier(c Config) (*Verifier, error) {
 	}
 	errs.addIf(d.Guard && !c.GuardedByKey, "Config.GuardedByKey",
 		"is not set, but scheme %s leaves replays to a guard that requires the Idempotency-Key", nameOf(c.Scheme))
-	errs.addIf(d.Behind != 0 && c.Window != 0, "Config.Window", "is %v, but scheme %s says what the window is", c.Window, nameOf(c.Scheme))
+	errs.addIf(d.Behind != 0 && c.Window != 0, "Config.Window", "is %v, but scheme %s sets the window", c.Window, nameOf(c.Scheme))
 	errs.addIf(d.Behind < 0 || d.Ahead < 0 || max(d.Behind, d.Ahead) > maxWindow, "Config.Scheme",
 		"demands a window of %v and %v; up to %v is allowed", d.Behind, d.Ahead, maxWindow)
 	if err := errs.err(); err != nil {
@@ -446,7 +446,7 @@ func (v *Verifier) checkHeader(m *Message) *Error {
 	}
 	// A target has no fragment (RFC 9112, section 3.2). Some servers cut one off, others don't.
 	if !form.IsToken(m.Method) || !form.IsLine(m.Target) || strings.Contains(m.Target, "#") {
-		return Errorf(CodeMalformed, "the request line has characters that it must not have")
+		return Errorf(CodeMalformed, "the request line has forbidden characters")
 	}
 	authority := m.sentTo()
 	if !form.IsAuthority(authority) {

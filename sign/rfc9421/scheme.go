@@ -99,10 +99,10 @@ func New(o Config) (sign.Scheme, error) {
 		refuse("UnsignedBody", "is for AdCP31 only")
 	}
 	if o.Label != "" && !isKey(o.Label) {
-		refuse("Label", "%q is no label: a-z or *, then a-z 0-9 _ - . *", o.Label)
+		refuse("Label", "%q is not a label: a-z or *, then a-z 0-9 _ - . *", o.Label)
 	}
 	if !isPrintable(o.Tag) {
-		refuse("Tag", "%q has other characters than printable ASCII", o.Tag)
+		refuse("Tag", "%q has characters other than printable ASCII", o.Tag)
 	}
 	for _, name := range o.Cover {
 		if !canCover(strings.ToLower(name)) {
@@ -351,7 +351,7 @@ func (s *profile) Check(m *sign.Message, sig *sign.Signature, key *sign.Key) err
 		}
 	}
 	if sig.Algorithm != "" && sig.Algorithm != string(key.Algorithm()) {
-		return sign.Errorf(sign.ReasonWrongAlgorithm, "the message says %q, and the key is for %s", sig.Algorithm, key.Algorithm())
+		return sign.Errorf(sign.ReasonWrongAlgorithm, "the message says %q, but the key is for %s", sig.Algorithm, key.Algorithm())
 	}
 	if !s.rules.uses(key.Algorithm()) {
 		return sign.Errorf(sign.ReasonWrongAlgorithm, "the profile does not use %s", key.Algorithm())

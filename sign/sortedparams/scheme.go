@@ -156,7 +156,7 @@ func New(o Config) (sign.Scheme, error) {
 	header("NonceHeader", &o.NonceHeader, "X-Nonce")
 	header("SignHeader", &o.SignHeader, "X-Sign")
 
-	errorIf(o.TimeLayout != "" && o.Milliseconds, "Milliseconds", "is set beside TimeLayout")
+	errorIf(o.TimeLayout != "" && o.Milliseconds, "Milliseconds", "is set, but TimeLayout is set as well")
 	errorIf(o.TimeLayout != "" && o.Location == nil, "Location", "is not set, but TimeLayout is")
 	errorIf(o.Places&^fromAnywhere != 0, "Places", "has unknown places")
 	errorIf(o.InsecureMD5 && fips140.Enabled(), "InsecureMD5", "MD5 is not allowed under FIPS 140")
