@@ -53,18 +53,18 @@ type Key struct {
 // material is seen by the packages below this one.
 type material = keys.Embedded
 
-// KeyConfig says what a [Key] is called, whose it is, and when it is valid.
+// KeyConfig has the name, the owner and the validity of a [Key].
 type KeyConfig struct {
-	// ID is the name by which messages call the key: 1 to 128 visible ASCII characters. It must be set.
+	// ID is the name that messages use for the key: 1 to 128 visible ASCII characters. It must be set.
 	ID string
-	// Owner is whose requests the key signs, likewise 1 to 128 visible ASCII characters. A guard inside the verifier uses the
-	// owner as its user. Give a new key the owner of the key that it replaces, so that a retry signed with the new key is
-	// still a retry. Empty: ID.
+	// Owner is the party whose requests the key signs, also 1 to 128 visible ASCII characters. A guard inside the verifier uses the
+	// owner as its user. Give a new key the owner of the key that it replaces, so that a retry signed with the new key is still a
+	// retry. Empty: ID.
 	Owner string
 	// The key is valid from ValidFrom on and until just before ValidUntil, by the verifier's clock. The zero time sets no limit.
 	ValidFrom, ValidUntil time.Time
-	// Purpose is what the key is for, as its publisher says (AdCP: adcp_use). Schemes that ask for a purpose, such as
-	// rfc9421.AdCP, accept no key of another one, or of none. Empty: none.
+	// Purpose is what the key is for, as its publisher says (AdCP: adcp_use). Schemes that require a purpose, such as rfc9421.AdCP,
+	// accept no key with another purpose or with none. Empty: none.
 	Purpose string
 }
 
