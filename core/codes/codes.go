@@ -1,12 +1,12 @@
-// Package codes has the codes of refusals. A refusal is an answer without a run and without a stored response. Its code says
-// why: on the wire in the field "code" of the body and in the header field Idempotency-Refused, in Go in core.Refusal.Code.
-// docs/problems.md explains each.
+// Package codes has the codes of refusals. A refusal is an answer without a run and without a stored response. Its code says why. On
+// the wire the code is the member "code" of the body and the header field Idempotency-Refused; in Go it is core.Refusal.Code.
+// docs/problems.md explains each code.
 package codes
 
 import "net/http"
 
-// Code is the reason of a refusal. Codes are stable: clients may branch on them. A Code is an error, so that
-// errors.Is(err, codes.KeyReused) tells refusals apart.
+// Code is the reason of a refusal. Codes are stable: clients may branch on them. A Code is an error, so that code can branch on
+// errors.Is(err, codes.KeyReused).
 type Code string
 
 // Error returns the code.
@@ -20,8 +20,7 @@ func (c Code) Status() int {
 	return http.StatusInternalServerError
 }
 
-// Type returns the problem type URI (RFC 9457, section 3.1.1). It is stable, and is the address of a
-// page that explains the code.
+// Type returns the problem type URI (RFC 9457, section 3.1.1). It is stable, and is the address of a page that explains the code.
 func (c Code) Type() string {
 	return "https://github.com/idem-go/idem/blob/main/docs/problems.md#" + string(c)
 }
@@ -37,7 +36,7 @@ const (
 	InProgress        Code = "in_progress"        // 409: the operation is running
 	Duplicate         Code = "duplicate"          // 409: the operation has been done
 	ResultUnavailable Code = "result_unavailable" // 409: done, but its response is not available
-	Uncertain         Code = "uncertain"          // 409: begun, and it is not known whether it was done
+	Uncertain         Code = "uncertain"          // 409: started, and it is not known whether it took effect
 	KeyReused         Code = "key_reused"         // 422: the key belongs to other parameters
 	KeyExpired        Code = "key_expired"        // 410: the result of the operation under the key is no longer kept
 	KeyMissing        Code = "key_missing"        // 400: the request has no key
@@ -45,16 +44,16 @@ const (
 	TokenMissing      Code = "token_missing"      // 400: the request has no one-shot token
 	TokenInvalid      Code = "token_invalid"      // 403: the token is malformed, forged, or issued for another caller or purpose
 	TokenExpired      Code = "token_expired"      // 410: the token is too old for a first use
-	UserMissing       Code = "user_missing"       // 400: the request does not say who sends it
-	BodyUnreadable    Code = "body_unreadable"    // 400: the body could not be read to its end
+	UserMissing       Code = "user_missing"       // 400: the request does not identify its user
+	BodyUnreadable    Code = "body_unreadable"    // 400: the body could not be read completely
 	BodyTooLarge      Code = "body_too_large"     // 413: the body is over the limit
-	BodyConsumed      Code = "body_consumed"      // 500: an outer middleware has read the body
+	BodyConsumed      Code = "body_consumed"      // 500: outer middleware has read the body
 	NotAuthorized     Code = "not_authorized"     // 403: the stored response may not be shown to the caller
 	RateLimited       Code = "rate_limited"       // 429: too many requests; nothing was counted or carried out
 	StoreUnavailable  Code = "store_unavailable"  // 503: the store cannot be reached; the handler did not run
-	ShuttingDown      Code = "shutting_down"      // 503: the service begins no more runs, or has ended this one
+	ShuttingDown      Code = "shutting_down"      // 503: the instance starts no more runs, or has ended this one
 	Unfinished        Code = "unfinished"         // 503: the handler has given up without an answer
-	StoreNotShared    Code = "store_not_shared"   // 500: several processes, and each has a store of its own
+	StoreNotShared    Code = "store_not_shared"   // 500: several processes that do not share a store
 	GuardConflict     Code = "guard_conflict"     // 500: another guard has claimed the same key for this request
 	// 500: the context that a handler has passed on belongs to no run, or to one of another store
 	NoRun Code = "no_run"
