@@ -64,8 +64,8 @@ func TestKeysThatAreRefused(t *testing.T) {
 			//lint:ignore SA1019 only so can a point be made that is on no curve
 			key(&ecdsa.PublicKey{Curve: elliptic.P256(), X: big.NewInt(1), Y: big.NewInt(1)})},
 		"another curve":      {"is not on the curve P-256", key(p384)},
-		"an exponent of one": {"proves nothing", key(&rsa.PublicKey{N: modulus(2048), E: 1})},
-		"an even exponent":   {"proves nothing", key(&rsa.PublicKey{N: modulus(2048), E: 65536})},
+		"an exponent of one": {"even or less than 3", key(&rsa.PublicKey{N: modulus(2048), E: 1})},
+		"an even exponent":   {"even or less than 3", key(&rsa.PublicKey{N: modulus(2048), E: 65536})},
 		"a small modulus":    {"has less than 2048 bits", key(&rsa.PublicKey{N: modulus(2047), E: 65537})},
 		"a point of order 4": {"small order", key(make(ed25519.PublicKey, 32))},
 		"a point of order 8": {"small order", key(ed25519.PublicKey(smallOrder))},
