@@ -230,7 +230,7 @@ func _(engine *core.Engine, mux *http.ServeMux) {
 // signing.md
 
 func _(engine *core.Engine, r *gin.Engine, partners map[string]bool, receive gin.HandlerFunc) error {
-	source := jwk.NewSource(func(url string) bool { return partners[url] }) // or true: anybody may sign, and is known by their URL
+	source := jwk.NewSource(func(url string) bool { return partners[url] }) // or true: anyone may sign, and is identified by their URL
 	verifier, err := sign.NewVerifier(sign.Config{
 		Keys: source, Scheme: sign.Must(rfc9421.New(rfc9421.UCP())),
 		Hosts:        []string{"shop.example.com"},
