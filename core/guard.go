@@ -165,7 +165,7 @@ func (g *Guard) compile(f *faults) (*Guard, error) {
 		g.running.Detail = "The same operation is being carried out."
 	}
 	g.refused, g.refusedFailed = refusal(codes.Duplicate), refusal(codes.Duplicate)
-	g.refusedFailed.Detail = "This operation has just been tried, and did not succeed."
+	g.refusedFailed.Detail = "This operation was tried just now and did not succeed."
 	if message := p.Duplicate.message; message != "" {
 		g.refused.Detail, g.refusedFailed.Detail = message, message
 	}

@@ -193,7 +193,7 @@ func (g *Guard) NewToken(ctx context.Context, r *Request) (string, error) {
 		retryAfter, err := t.limit(ctx, User{ID: string(who), Shared: user.Shared})
 		if err != nil {
 			refused := NewRefusal(codes.StoreUnavailable, err)
-			refused.Detail = "Nothing was carried out, because it is not known whether this has been asked for too often."
+			refused.Detail = "Nothing was carried out, because the rate limit cannot be checked at the moment. Try again later."
 			return "", refused
 		}
 		if retryAfter > 0 {

@@ -193,7 +193,7 @@ func at(node any, path ...string) any {
 }
 
 func TestCORS(t *testing.T) {
-	text := page(t, "cors.md")
+	text := page(t, "clients.md")
 	for field, names := range map[string][]string{
 		"Allow":  {core.DefaultKeyHeader, core.TokenHeader},
 		"Expose": {core.ReplayedHeader, core.RefusedHeader, core.DefaultKeyHeader, core.ExpiresHeader, "Retry-After"},

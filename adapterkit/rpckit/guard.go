@@ -221,7 +221,7 @@ func (g *Guard) Do(ctx context.Context, call *Call, handler func(context.Context
 	case err != nil:
 		if refusal = reported(err); refusal == nil { // that of ctx
 			refusal = core.NewRefusal(codes.Unfinished, err)
-			refusal.Detail = "The call had ended before the operation was begun."
+			refusal.Detail = "The call ended before the operation was started."
 		}
 		return nil, refusal
 	}
