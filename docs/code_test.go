@@ -47,10 +47,10 @@ func TestCode(t *testing.T) {
 		sources += unindented(page(t, name)) + "\n"
 	}
 	for name, count := range map[string]int{
-		"agents.md": 2, "clients.md": 3, "duplicates.md": 1, "limits.md": 4, "messages.md": 3, "migrating.md": 4, "mounting.md": 6,
+		"agents.md": 2, "clients.md": 3, "duplicates.md": 1, "limits.md": 4, "messages.md": 4, "migrating.md": 4, "mounting.md": 6,
 		"operating.md": 1,
 		"policies.md":  5, "problems.md": 4, "production.md": 2, "profiles.md": 1, "rpc.md": 3, "scheduled.md": 2, "sealing.md": 1,
-		"signing.md": 3, "steps.md": 4, "stores.md": 9, "testing.md": 3, "tokens.md": 5, "watermill.md": 1, "webhooks.md": 2,
+		"signing.md": 3, "steps.md": 4, "stores.md": 9, "testing.md": 3, "tokens.md": 5, "webhooks.md": 2,
 	} {
 		blocks := strings.Split(page(t, name), "```go\n")[1:]
 		require.Len(t, blocks, count, name)
