@@ -24,7 +24,7 @@
 //   - [InTx] runs a transaction. It runs it again after a deadlock or a serialisation failure, but never if it may have been
 //     committed: then it returns [ErrOutcomeUnknown].
 //
-// docs/rows.md says what each costs.
+// docs/transactions.md says what each costs.
 //
 // # Other drivers
 //

@@ -268,7 +268,7 @@ func (c *counted) QueryRowContext(ctx context.Context, query string, args ...any
 	return c.Tx.QueryRowContext(ctx, query, args...)
 }
 
-// TestCosts: the numbers of statements that docs/rows.md names.
+// TestCosts: the numbers of statements that docs/transactions.md names.
 func TestCosts(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, b *bank) {
