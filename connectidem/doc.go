@@ -4,7 +4,7 @@
 //
 //	engine, err := core.New(core.Config{Service: "shop", Store: store}) // all instances share the store
 //	…
-//	guard, err := connectidem.New(engine, connectidem.Config{User: userOf}) // whom auth has found
+//	guard, err := connectidem.New(engine, connectidem.Config{User: userOf}) // the user that auth found
 //	…
 //	mux.Handle(orderv1connect.NewOrdersHandler(orders, connect.WithInterceptors(auth, guard)))
 //

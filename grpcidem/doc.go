@@ -3,11 +3,11 @@
 //
 //	engine, err := core.New(core.Config{Service: "shop", Store: store}) // all instances share the store
 //	…
-//	guard, err := grpcidem.New(engine, grpcidem.Config{User: userOf}) // whom auth has found
+//	guard, err := grpcidem.New(engine, grpcidem.Config{User: userOf}) // the user that auth found
 //	…
 //	server := grpc.NewServer(grpc.ChainUnaryInterceptor(recovery, auth, guard.Unary))
 //	…                                     // register the services
-//	passing, err := guard.Passing(server) // streams, and what you have left out
+//	passing, err := guard.Passing(server) // streams, and methods that you left out
 //
 // and on the client:
 //
