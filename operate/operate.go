@@ -167,7 +167,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case name == "operation" && read:
 		h.serveOperation(w, r, access)
 	case name == "act" && r.Method == http.MethodPost && access < Change:
-		h.fail(w, http.StatusForbidden, "You may look, and change nothing.")
+		h.fail(w, http.StatusForbidden, "You may look at operations, but not change them.")
 	case name == "act" && r.Method == http.MethodPost:
 		r = r.Clone(r.Context())
 		r.Header.Set(actorHeader, string(actor))
@@ -180,7 +180,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		redirect(w, "./"+name+"/") // the mount without its slash; a name may look like a scheme
 	default:
 		header.Set("Allow", "GET, HEAD")
-		h.fail(w, http.StatusMethodNotAllowed, "There is nothing to do here.")
+		h.fail(w, http.StatusMethodNotAllowed, "This address takes no such request.")
 	}
 }
 
@@ -222,7 +222,7 @@ func (h *Handler) serveList(w http.ResponseWriter, r *http.Request) {
 	v := view{Title: "Operations", Query: r.PostForm, States: operations.States()}
 	if r.Method != http.MethodPost {
 		if v.Query = r.URL.Query(); v.Query.Has("user") || v.Query.Has("key") { // of somebody else's link
-			v.Message = "The address of this page has a user or a key, and logs keep addresses. Search by the form."
+			v.Message = "The address of this page contains a user or a key, and logs keep addresses. Use the search form instead."
 		}
 	}
 	status := http.StatusOK
@@ -231,8 +231,8 @@ func (h *Handler) serveList(w http.ResponseWriter, r *http.Request) {
 		var ok bool
 		if from, ok = h.openCursor(v.Query); !ok {
 			status = http.StatusBadRequest
-			v.Message = "The list begins anew: only the process that has shown its beginning knows " +
-				"where it goes on, and only until it ends."
+			v.Message = "The list begins anew: only the process that showed its first part can continue it, " +
+				"and only until that process ends."
 		}
 		v.Query.Del("from")
 	}
@@ -252,7 +252,7 @@ func (h *Handler) serveList(w http.ResponseWriter, r *http.Request) {
 	if text := get("older"); text != "" {
 		d, err := time.ParseDuration(text)
 		if err != nil {
-			v.Message = "“Begun before” takes a time such as 90s, 15m or 2h."
+			v.Message = "“Begun before” takes a duration such as 90s, 15m or 2h."
 		}
 		q.OlderThan = d
 	}
@@ -348,7 +348,7 @@ func (h *Handler) serveOperation(w http.ResponseWriter, r *http.Request, access 
 		case utf8.Valid(body):
 			v.Body = string(body)
 		default:
-			v.Body = strconv.Itoa(len(body)) + " bytes that are no text"
+			v.Body = strconv.Itoa(len(body)) + " bytes that are not text"
 		}
 	}
 	h.render(w, http.StatusOK, "operation", &v)
@@ -373,7 +373,7 @@ func (h *Handler) serveAct(w http.ResponseWriter, r *http.Request) {
 	id, _ := store.ParseID(get("id"))
 	attempt, err := strconv.ParseUint(get("attempt"), 10, 64)
 	if err != nil {
-		h.fail(w, http.StatusBadRequest, "The form does not say what was seen.")
+		h.fail(w, http.StatusBadRequest, "The form does not say which state you saw.")
 		return
 	}
 	op.ID, op.Attempt = id, attempt
@@ -381,7 +381,7 @@ func (h *Handler) serveAct(w http.ResponseWriter, r *http.Request) {
 	by := operations.By{Actor: r.Header.Get(actorHeader), Reason: get("reason")}
 	switch action := get("action"); {
 	case get("sure") == "":
-		err = errors.New("nothing was changed: confirm it by the box")
+		err = errors.New("nothing was changed: tick the box to confirm it")
 	case action == "release":
 		err = h.ops.Release(r.Context(), op, by)
 	case action == "forget":
@@ -391,11 +391,11 @@ func (h *Handler) serveAct(w http.ResponseWriter, r *http.Request) {
 		status, statusErr := strconv.Atoi(get("status"))
 		switch {
 		case parseErr != nil:
-			err = errors.New("“kept for” takes a time such as 30m or 24h")
+			err = errors.New("“kept for” takes a duration such as 30m or 24h")
 		case op.Task:
 			err = h.ops.SettleTask(r.Context(), op, []byte(r.PostForm.Get("body")), retention, by)
 		case statusErr != nil:
-			err = errors.New("the status is a number from 200 to 999")
+			err = errors.New("the status must be a number from 200 to 999")
 		default:
 			answer := &core.Response{Status: status, Body: []byte(r.PostForm.Get("body"))}
 			if t := get("type"); t != "" && len(answer.Body) > 0 {
@@ -404,12 +404,12 @@ func (h *Handler) serveAct(w http.ResponseWriter, r *http.Request) {
 			err = h.ops.Settle(r.Context(), op, answer, retention, by)
 		}
 	default:
-		err = errors.New("there is no such action")
+		err = errors.New("unknown action")
 	}
 	switch {
 	case errors.Is(err, store.ErrMovedOn), errors.Is(err, store.ErrNoRecord):
 		h.fail(w, http.StatusConflict,
-			"Nothing was changed. The operation has moved on since you saw it: another run, or another operator, was faster. Look again.")
+			"Nothing was changed. Since you saw the operation, another run or another operator has changed it. Look again.")
 	case err != nil:
 		h.fail(w, http.StatusUnprocessableEntity, sentence(err))
 	case get("action") == "forget":
@@ -433,11 +433,11 @@ func (h *Handler) fail(w http.ResponseWriter, status int, message string) {
 
 // failOrigin says why a form is refused, and what to set if it is the page's own.
 func (h *Handler) failOrigin(w http.ResponseWriter, r *http.Request) {
-	message := "Nothing was changed: the browser says that the form is from another site than this page."
+	message := "Nothing was changed: the browser says that the form comes from another site."
 	if origin := r.Header.Get("Origin"); origin != "" {
-		message = "Nothing was changed: the browser says that the form is from “" + origin + "”, and the page is asked for as “" + r.Host +
-			"”. If you see the page at the first, a proxy in front of it rewrites Host: " +
-			"it must leave Host as it is, or operate.Options.TrustedOrigins must have “" + origin + "”."
+		message = "Nothing was changed: the browser says that the form comes from “" + origin + "”, but the request is for “" + r.Host +
+			"”. If you see the page under the first address, a proxy rewrites Host: " +
+			"let it keep Host, or add “" + origin + "” to operate.Options.TrustedOrigins."
 	}
 	h.fail(w, http.StatusForbidden, message)
 }

@@ -199,8 +199,8 @@ func TestPage(t *testing.T) {
 
 	digest = s.do("settled", true)
 	settle := s.form(s.visit("operation?digest="+digest, nil), "settle")
-	for name, bad := range map[string][2]string{"sure": {"", "confirm it"}, "reason": {" ", "needs an actor and a reason"},
-		"retain": {"soon", "takes a time"}, "action": {"dance", "no such action"}} {
+	for name, bad := range map[string][2]string{"sure": {"", "tick the box"}, "reason": {" ", "needs an actor and a reason"},
+		"retain": {"soon", "takes a duration"}, "action": {"dance", "nknown action"}} {
 		broken := url.Values{}
 		for k, v := range settle {
 			broken[k] = v

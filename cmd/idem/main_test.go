@@ -139,7 +139,7 @@ func TestNight(t *testing.T) {
 				var out, errs bytes.Buffer
 				status := map[bool]int{true: 0, false: 1}[strings.HasPrefix(args, "list") || args == "count"]
 				assert.Equal(t, status, run(t.Context(), strings.Fields(args), &out, &errs), args)
-				assert.Contains(t, errs.String(), `no record of the service "another" is in this store`, args)
+				assert.Contains(t, errs.String(), `the store has no record of the service "another"`, args)
 			}
 			assert.Empty(t, n.idem(0, "list", "-policy", "another"), "the service has others")
 
@@ -430,14 +430,14 @@ func TestDoctor(t *testing.T) {
 	assert.Contains(t, said, "maxmemory-policy allkeys-lru")
 	assert.Contains(t, said, "CONFIG SET maxmemory-policy noeviction")
 	assert.Contains(t, said, "appendonly no")
-	assert.Contains(t, said, "runs end by scripts")
+	assert.Contains(t, said, "runs end with scripts")
 	file := filepath.Join(t.TempDir(), "empty.db")
 	for name, tc := range map[string]struct {
 		url  string
 		want []string
 	}{
 		"no replica": {backend.StartRedis(t, "--min-replicas-to-write", "1").URL(), []string{"NOREPLICAS", "lower min-replicas-to-write"}},
-		"a replica":  {backend.StartRedis(t, "--replicaof", "127.0.0.1", "1").URL(), []string{"READONLY", "name the master"}},
+		"a replica":  {backend.StartRedis(t, "--replicaof", "127.0.0.1", "1").URL(), []string{"READONLY", "use the master"}},
 	} {
 		said := (&night{T: t, service: "s", url: tc.url}).idem(1, "doctor")
 		for _, want := range append(tc.want, "bad   a test record: claim: ", "before you restart the service") {
@@ -448,7 +448,7 @@ func TestDoctor(t *testing.T) {
 	assert.Contains(t, n.idem(1, "doctor"), "no such file")
 	require.NoError(t, os.WriteFile(file, nil, 0o600))
 	said = n.idem(1, "doctor")
-	assert.Contains(t, said, "make the table")
+	assert.Contains(t, said, "create or update the table")
 	assert.Contains(t, said, "a test record: claim: ")
 }
 
@@ -463,7 +463,7 @@ func TestDoctorOfServersThatCompare(t *testing.T) {
 	n := &night{T: t, service: "s", url: backend.StartValkey(t).URL()}
 	said := n.idem(0, "doctor")
 	assert.Regexp(t, `: Valkey \d+\.\d+\.\d+, master`, said)
-	assert.Contains(t, said, "it compares by itself")
+	assert.Contains(t, said, "it compares natively")
 }
 
 // TestDoctorBehindAPooler: a pooler that shares connections is seen whether or not anybody has used it before, and the rest of the store is
@@ -486,7 +486,7 @@ func TestDoctorBehindAPooler(t *testing.T) {
 		assert.NotContains(t, said, "bad ")
 	}
 	n.url = server
-	assert.Contains(t, n.idem(0, "doctor"), "no pooler is seen")
+	assert.Contains(t, n.idem(0, "doctor"), "no pooler shares")
 }
 
 // TestPrefix: operations under a prefix of their own are found by it.

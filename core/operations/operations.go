@@ -23,13 +23,13 @@ import (
 // Errors of [Of], and of the actions. Those of a store.Inspector are returned, too.
 var (
 	// ErrNoInspector is returned for a store that can't be looked into.
-	ErrNoInspector = errors.New("idem: the store declares no Inspect, so that nobody can look into it")
+	ErrNoInspector = errors.New("idem: the store has no Inspect capability, so its records can't be listed or changed")
 	// ErrNotFound is returned if there is no such operation.
 	ErrNotFound = errors.New("idem: there is no such operation")
 	// ErrRunning is returned by Forget for an operation whose run holds its claim.
-	ErrRunning = errors.New("idem: the operation is running: when it is forgotten, a second run may begin beside the first")
+	ErrRunning = errors.New("idem: the operation is running: if it is forgotten, a second run may begin alongside the first")
 	// ErrToken is returned by Forget for the record of a token: a token that is forgotten can be used once more.
-	ErrToken = errors.New("idem: the record of a token is not forgotten: the token could be used once more")
+	ErrToken = errors.New("idem: the record of a token can't be forgotten: the token could be used once more")
 	// ErrUnsigned is returned for an action without an actor or a reason.
 	ErrUnsigned = errors.New("idem: an action needs an actor and a reason")
 	// ErrSealed is returned by Settle and SettleTask for the operation of a service that seals what it stores, if the engine has no
@@ -313,7 +313,7 @@ func (o *Operations) Release(ctx context.Context, op Operation, by By) error {
 func (o *Operations) Settle(ctx context.Context, op Operation, answer *adapter.Response, retention time.Duration, by By) error {
 	var fault error
 	if op.Task {
-		fault = errors.New("idem: a task has a value, and no response")
+		fault = errors.New("idem: a task has a value, not a response")
 	} else {
 		fault = unsendable(answer)
 	}
@@ -331,10 +331,10 @@ func (o *Operations) Settle(ctx context.Context, op Operation, answer *adapter.R
 func unsendable(answer *adapter.Response) error {
 	switch {
 	case answer == nil || answer.Status < 200 || answer.Status > 999:
-		return errors.New("idem: an answer has a status from 200 to 999")
+		return errors.New("idem: the status must be from 200 to 999")
 	case len(answer.Body) > 0 &&
 		slices.Contains([]int{http.StatusNoContent, http.StatusResetContent, http.StatusNotModified}, answer.Status):
-		return fmt.Errorf("idem: an answer with the status %d has no body", answer.Status)
+		return fmt.Errorf("idem: a response with status %d can't have a body", answer.Status)
 	}
 	for _, f := range answer.Header {
 		noToken := func(r rune) bool { return r <= ' ' || r >= 0x7f || strings.ContainsRune(`"(),/:;<=>?@[\]{}`, r) }
@@ -351,7 +351,7 @@ func unsendable(answer *adapter.Response) error {
 func (o *Operations) SettleTask(ctx context.Context, op Operation, value []byte, retention time.Duration, by By) error {
 	var fault error
 	if !op.Task {
-		fault = errors.New("idem: a request has an answer with a status, and no value")
+		fault = errors.New("idem: a request has a response with a status, not a value")
 	}
 	return o.do(ctx, Action{"settle", op, by},
 		store.Change{To: store.Done, Result: o.engine.EncodeValue(value), Retention: retention}, fault)
