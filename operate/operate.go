@@ -1,5 +1,5 @@
-// Package operate is a page for operators: it shows the operations of an engine, what needs somebody first, and lets those who may
-// release, settle and forget them.
+// Package operate is a web page for operators. It lists an engine's operations (those that need attention first) and lets authorised
+// people release, settle and forget them.
 //
 //	page, err := operate.New(engine, operate.Options{Authorize: func(r *http.Request) (operate.Actor, operate.Access, error) {
 //		name, password, _ := r.BasicAuth()
@@ -13,15 +13,15 @@
 //	}
 //	mux.Handle("/admin/idempotency/", page)
 //
-// It is an [http.Handler], and can be mounted under any path: all links are relative. It loads nothing from elsewhere, and runs no
-// script. Other frameworks take it by their own wrappers: gin.WrapH, echo.WrapHandler, adaptor.HTTPHandler of Fiber.
+// The page is an [http.Handler], and can be mounted under any path: all links are relative. It loads nothing from other sites, and runs no
+// script. Other frameworks mount it with their own wrappers: gin.WrapH, echo.WrapHandler, adaptor.HTTPHandler of Fiber.
 //
-// An action needs a reason. It is a POST that a browser sends from the page itself only ([http.CrossOriginProtection], see
-// [Options].TrustedOrigins), and it is guarded in this process: a double click does it once. It changes what the operator has seen, or
-// nothing. What the page itself does is no operation of the engine.
+// An action needs a reason. It is a POST that is accepted only from the page itself ([http.CrossOriginProtection], see
+// [Options].TrustedOrigins), and this process guards it: a double click acts once. It changes the record that the operator saw, or nothing.
+// The page's own requests are not operations of the engine.
 //
-// No address has a user or a key: searches for them are POSTs, and the cursor in the link to more operations is encrypted under a key of
-// this process.
+// No address contains a user or a key: searches for them are POSTs, and the cursor in the link to more operations is encrypted under a
+// key of this process.
 package operate
 
 import (
