@@ -108,7 +108,7 @@ func (o *Outbox) sql(template string, args ...any) string {
 // failure returns err as a call returns it, with a hint if the tables do not exist.
 func failure(d sqlstore.Dialect, what string, err error) error {
 	if d.IsNoTable(err) {
-		return fmt.Errorf("outbox: %s: there is no table: run Migrate, or the statements of Schema: %w", what, err)
+		return fmt.Errorf("outbox: %s: the table does not exist: run Migrate, or the statements of Schema: %w", what, err)
 	}
 	return fmt.Errorf("outbox: %s: %w", what, err)
 }
