@@ -242,9 +242,9 @@ func (g *Guard) user(ctx context.Context, req mcp.CallToolRequest) (user string,
 	return user, err
 }
 
-// Check reports how the tools of a server are guarded, for a log at the start. Call it when they are all added. It asks the server for its
-// tools, as a client in the process. The error joins a *[core.ConfigError] for each name in [Config].Tools that is not a tool of the server, and for each
-// task tool that is not to pass: the SDK shows their calls to no middleware.
+// Check reports how the tools of a server are guarded, for a log at the start. Call it when they are all added. It asks the server for
+// its tools, as a client in the process. The error joins a *[core.ConfigError] for each name in [Config].Tools that is not a tool of
+// the server, and for each task tool that is not to pass: the SDK shows their calls to no middleware.
 func (g *Guard) Check(s *server.MCPServer) (*Report, error) {
 	var tools []mcp.Tool
 	var described []mcpkit.Tool

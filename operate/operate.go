@@ -53,35 +53,35 @@ import (
 	"github.com/idem-go/idem/httpidem"
 )
 
-// Actor is who acts, as the audit and the record have it.
+// Actor is the name of the person who acts, as the audit and the record show it.
 type Actor string
 
-// Access is what somebody may do. The zero Access is [None].
+// Access is what a person may do. The zero Access is [None].
 type Access uint8
 
-// What somebody may do.
+// The kinds of access.
 const (
 	None   Access = iota // 401, and a browser asks for a password
-	Read                 // see operations, users and keys, and results
-	Change               // and release, settle and forget them
+	Read                 // see operations, users, keys and results
+	Change               // also release, settle and forget operations
 )
 
 // Options are the options of a page.
 type Options struct {
 	// Authorize says who sends a request, and what they may do. It is required: there is no page without it. An error is a 403,
-	// and not shown. It is called concurrently.
+	// and its text is not shown. It is called concurrently.
 	Authorize func(r *http.Request) (Actor, Access, error)
 
-	// Audit is asked before an action, and an error forbids it: see [operations.Options]. Nil: every action is allowed to
-	// those with [Change].
+	// Audit is called before an action, and an error forbids it: see [operations.Options]. Nil: everyone with [Change] may do
+	// every action.
 	Audit func(ctx context.Context, a operations.Action) error
 
-	// Format makes a stored body readable for the page: it may decode, indent, or leave out what nobody should see. Nil: the body
-	// is shown as it is if it is text.
+	// Format makes a stored body readable for the page: it may decode, indent, or leave out what nobody should see. Nil: a body that
+	// is text is shown unchanged.
 	Format func(op operations.Operation, contentType string, body []byte) string
 
-	// TrustedOrigins are origins, such as "https://ops.example.com", whose forms are taken besides those of the requests' own Host. Behind
-	// a proxy that rewrites Host they name the page as browsers see it.
+	// TrustedOrigins are origins, such as "https://ops.example.com", whose forms are accepted in addition to those of the request's Host.
+	// Behind a proxy that rewrites Host, name the page as browsers see it.
 	TrustedOrigins []string
 }
 
@@ -97,7 +97,7 @@ type Handler struct {
 // New returns the page of an engine. The error is [operations.ErrNoInspector], or for options without Authorize or with a malformed origin.
 func New(engine *core.Engine, o Options) (*Handler, error) {
 	if o.Authorize == nil {
-		return nil, errors.New("operate: Options.Authorize is nil: nobody may see the page")
+		return nil, errors.New("operate: Options.Authorize is nil: nobody could see the page")
 	}
 	ops, err := operations.Of(engine, operations.Options{Audit: o.Audit})
 	if err != nil {
