@@ -194,8 +194,8 @@ func (o *Operations) Lookup(ctx context.Context, text string) (Operation, error)
 }
 
 // LookupKey returns the operation of a user under a key that the client has chosen, or that is the id of a signed event, with its
-// result. route is as in Operation, or empty: any. If the key exists in several scopes (core.ScopeKey), it returns one of them. The error is
-// [ErrNotFound] if there is none.
+// result. route is as in Operation, or empty: any. If the key exists in several scopes (core.ScopeKey), it returns one of them. The
+// error is [ErrNotFound] if there is none.
 func (o *Operations) LookupKey(ctx context.Context, user, route, key string) (Operation, error) {
 	return o.find(ctx, store.Query{Prefix: o.engine.Prefix, Limit: 1000, Match: func(stored string) bool {
 		op, ok := o.parse(stored)
