@@ -160,7 +160,7 @@
 //	})
 //
 // Once that is committed, no other run of the operation commits anything, however this one
-// ends. docs/transactions.md shows handlers for each framework.
+// ends. docs/sql-transactions.md shows handlers for each framework.
 //
 // Without a guard, [Store.DoTx] makes the record, under a key that you choose:
 //
