@@ -231,7 +231,7 @@ func (h *Handler) serveList(w http.ResponseWriter, r *http.Request) {
 		var ok bool
 		if from, ok = h.openCursor(v.Query); !ok {
 			status = http.StatusBadRequest
-			v.Message = "The list begins anew: only the process that showed its first part can continue it, " +
+			v.Message = "The list starts over: only the process that showed its first part can continue it, " +
 				"and only until that process ends."
 		}
 		v.Query.Del("from")

@@ -315,7 +315,7 @@ func TestSearch(t *testing.T) {
 		}
 		page := site.visit(unknown, nil)
 		assert.Equal(t, http.StatusBadRequest, site.status, unknown)
-		assert.Contains(t, page, "The list begins anew")
+		assert.Contains(t, page, "The list starts over")
 		assert.Equal(t, !strings.Contains(unknown, "running"), strings.Contains(page, `class="digest"`), unknown)
 	}
 	assert.Contains(t, s.visit("?user=bert", nil), "logs keep addresses")

@@ -83,7 +83,7 @@ type Operation struct {
 
 // Query says which operations [Operations.List] returns. The zero Query asks for all.
 type Query struct {
-	// User is their user, in clear, wherever its source is. Empty: any.
+	// User is their user, in the clear, whatever its source is. Empty: any.
 	User string
 	// Route is their method and route, as Operation has it. Empty: any.
 	Route string
