@@ -174,7 +174,7 @@ func TestPage(t *testing.T) {
 	stale.Set("retain", "1h")
 	for _, unsure := range []bool{true, false} {
 		s.do("stuck", unsure)
-		assert.Contains(t, s.visit("act", stale), "another operator, was faster")
+		assert.Contains(t, s.visit("act", stale), "another operator has changed it")
 		assert.Equal(t, http.StatusConflict, s.status)
 		if unsure {
 			s.visit("act", s.form(s.visit("operation?digest="+digest, nil), "release"))
@@ -390,7 +390,7 @@ func TestWhatThePageShows(t *testing.T) {
 	seen := append(rows.FindAllString(list, -1), rows.FindAllString(get("/x/"+strings.ReplaceAll(more[1], "&amp;", "&")), -1)...)
 	assert.Len(t, seen, 60)
 	assert.Contains(t, get("/x/"+rows.FindString(list)+"&body"), "n: 03ff")
-	assert.Contains(t, get("/x/?older=yesterday"), "takes a time such as")
+	assert.Contains(t, get("/x/?older=yesterday"), "takes a duration such as")
 	assert.Contains(t, get("/x/?find=zzz"), "is neither")
 	assert.Contains(t, get("/x/style.css"), "color-scheme")
 

@@ -437,7 +437,7 @@ func TestWriteRefuses(t *testing.T) {
 			"a header has no name":   {Topic: "t", Headers: map[string]string{"": "x"}},
 			"the header h is":        {Topic: "t", Headers: map[string]string{"h": "\xff"}},
 			"no destination":         {Key: "k", Body: []byte("b")},
-			"the body has 11 bytes,": {Topic: "t", Body: make([]byte, 11)},
+			"the body has 11 bytes;": {Topic: "t", Body: make([]byte, 11)},
 		} {
 			err := f.tryWrite(good, m, good)
 			require.ErrorIs(f, err, outbox.ErrInvalid, fault)
