@@ -49,10 +49,10 @@ func TestCode(t *testing.T) {
 		sources += unindented(page(t, name)) + "\n"
 	}
 	for name, count := range map[string]int{
-		"agents.md": 2, "clients.md": 4, "duplicates.md": 1, "messages.md": 3, "migrating.md": 4, "mounting.md": 6,
+		"agents.md": 2, "clients.md": 4, "duplicates.md": 1, "messages.md": 4, "migrating.md": 4, "mounting.md": 6,
 		"operating.md": 1,
 		"policies.md":  5, "problems.md": 4, "production.md": 2, "profiles.md": 1, "rpc.md": 3, "sealing.md": 1,
-		"signing.md": 3, "steps.md": 6, "stores.md": 9, "testing.md": 3, "tokens.md": 9, "watermill.md": 1, "webhooks.md": 2,
+		"signing.md": 3, "steps.md": 6, "stores.md": 9, "testing.md": 3, "tokens.md": 9, "webhooks.md": 2,
 	} {
 		blocks := strings.Split(page(t, name), "```go\n")[1:]
 		require.Len(t, blocks, count, name)
