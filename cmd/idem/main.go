@@ -19,7 +19,8 @@
 // An OPERATION is the digest of its key, as in logs, or its id. A list has at most 100 operations unless -limit or -all is set. With
 // -reveal a longer list ends with a cursor, and -from continues there. The cursor contains a stored key.
 //
-// Pass -user as the service knows the user: a user that is stored as a hash is found, too. Without -reveal, users are shown as digests.
+// Pass -user as the service knows the user. A user that is stored as a hash is found, too, unless the hash covers an issuer or a
+// verified caller as well. Without -reveal, users are shown as digests.
 //
 // -store (or IDEM_STORE) is redis://, rediss://, unix://, postgres://, mysql:// or sqlite:FILE. -service (IDEM_SERVICE) is the service's
 // core.Config.Service; without it the command looks at all services. -prefix (IDEM_PREFIX) is its core.Config.LegacyPrefix, and -table
