@@ -70,6 +70,10 @@ lint: ## check formatting, widths of lines, go vet, staticcheck, errcheck, and h
 vulncheck: ## look for calls of functions with known vulnerabilities (asks vuln.go.dev)
 	@set -e; for m in $(MODULES); do (cd $$m && set -x && $(GO) run $(VULNCHECK) ./...); done
 
+.PHONY: coverage
+coverage: backends ## print how much of the product's code the tests of all modules run together
+	@IDEM_REQUIRE_BACKENDS=1 NOT_PRODUCT=$(NOT_PRODUCT) JOBS=$(JOBS) scripts/coverage
+
 .PHONY: apidiff
 apidiff: ## say what has changed in the public packages since BASE (a commit; else the newest release)
 	@BASE=$(BASE) scripts/apidiff
