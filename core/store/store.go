@@ -145,7 +145,12 @@ type Capabilities struct {
 	// Checkpoint makes steps, of up to 256 KiB, what the record under key tells of the finished steps of its operation, in place of what
 	// it has told so far. The next run of the operation gets them ([Grant].Steps). It returns [ErrLost] and changes nothing unless
 	// the record is running and owner's; as for Renew, the lease may have passed. [ErrFull]: there is no room, and nothing was
-	// changed. To call it again with the same steps changes nothing.
+	// changed.
+	//
+	// The first 8 bytes of steps are the checkpoint's number, big-endian, which is higher than those of all earlier checkpoints of the
+	// operation. If they are not greater, byte by byte, than the first 8 bytes of the steps in the record, Checkpoint changes nothing
+	// and returns nil: a call that has failed for its caller may be carried out after a newer one. (Steps in the record may have no
+	// number, and be shorter. Any number is greater.)
 	Checkpoint func(ctx context.Context, key string, owner Owner, steps []byte) error
 
 	// Fail ends owner's running record for a run that has failed. It returns [ErrLost] as Release does. If goesOn is set, the record
