@@ -1,8 +1,8 @@
 package core
 
 import (
-	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"sync"
@@ -110,7 +110,8 @@ type progress struct {
 	told     []byte // the steps in the record, until the first call of Step
 	unopened error  // why they can't be opened
 	steps    map[string]*step
-	written  []byte // the steps in the record, since
+	number   uint64 // of the latest checkpoint, or before all
+	written  []byte // the steps in the record, since, without the number
 	results  int    // the length of all results
 	names    int
 }
@@ -158,8 +159,16 @@ func (r *Run) steps(name string) (*progress, error) {
 	return r.progressed(), nil
 }
 
-// stepsVersion is the first byte of the steps in a record. Behind it are name and result of each, after their lengths.
-const stepsVersion = 1
+// The steps in a record begin with the number of their checkpoint, in 8 bytes, by which a store knows the newer of two (see
+// [store.Capabilities]), and stepsVersion. Behind that are name and result of each, after their lengths.
+const (
+	stepsVersion = 1
+
+	// beforeAll is less than the number of any checkpoint. Its first byte is greater than that of steps without a number, which
+	// builds after 0.1.0 have written: 1, or 6 if they are sealed.
+	beforeAll  = 7 << 56
+	numberSize = 8
+)
 
 // enter begins a step, or returns the result that it has had.
 func (p *progress) enter(name string) (result string, known bool, err error) {
@@ -191,14 +200,20 @@ func (p *progress) leave(name string) {
 
 // read reads what the record has told.
 func (p *progress) read() error {
-	steps, written := map[string]*step{}, []byte{stepsVersion}
+	steps, written, number := map[string]*step{}, []byte{stepsVersion}, uint64(beforeAll)
 	if p.unopened != nil {
 		return fmt.Errorf("idem: Step: %w", p.unopened)
 	}
-	if len(p.told) > 0 && p.told[0] != stepsVersion {
+	if len(p.told) > 0 {
+		written = p.told
+	}
+	if len(written) > numberSize && written[0] == beforeAll>>56 {
+		number, written = binary.BigEndian.Uint64(written), written[numberSize:]
+	}
+	if written[0] != stepsVersion {
 		return errStepsKind
 	}
-	for rest := p.told[min(len(p.told), 1):]; len(rest) > 0; {
+	for rest := written[1:]; len(rest) > 0; {
 		name, behind, ok1 := cutString(rest)
 		result, behind, ok2 := cutString(behind)
 		if !ok1 || !ok2 {
@@ -208,10 +223,7 @@ func (p *progress) read() error {
 		p.names, p.results = p.names+len(name), p.results+len(result)
 		rest = behind
 	}
-	if len(p.told) > 0 {
-		written = p.told
-	}
-	p.steps, p.written, p.told = steps, written, nil
+	p.steps, p.number, p.written, p.told = steps, number, written, nil
 	return nil
 }
 
@@ -222,11 +234,14 @@ func (r *Run) remember(ctx context.Context, p *progress, name string, result []b
 	if p.results+len(result) > maxSteps || p.names+len(name) > maxSteps {
 		return errStepsFull
 	}
-	written := appendString(appendString(bytes.Clone(p.written), name), result)
-	if err := r.guard.engine.checkpoint(ctx, r.key, r.owner, written); err != nil {
+	p.number++ // once for each checkpoint: the store may yet carry out one that has failed
+	steps := make([]byte, numberSize, numberSize+len(p.written)+len(name)+len(result)+2*binary.MaxVarintLen32)
+	binary.BigEndian.PutUint64(steps, p.number)
+	steps = appendString(appendString(append(steps, p.written...), name), result)
+	if err := r.guard.engine.checkpoint(ctx, r.key, r.owner, steps); err != nil {
 		return err
 	}
-	p.written, p.names, p.results = written, p.names+len(name), p.results+len(result)
+	p.written, p.names, p.results = steps[numberSize:], p.names+len(name), p.results+len(result)
 	return nil
 }
 

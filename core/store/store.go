@@ -145,7 +145,12 @@ type Capabilities struct {
 	// Checkpoint stores steps, of up to 256 KiB, as the finished steps of the operation of the record under key, and replaces those
 	// stored before. The next run of the operation gets them ([Grant].Steps). Checkpoint returns [ErrLost] and changes nothing
 	// unless the record is running and owner's; as for Renew, the lease may have passed. [ErrFull]: there is no room, and nothing
-	// was changed. Calling it again with the same steps changes nothing.
+	// was changed.
+	//
+	// The first 8 bytes of steps are the checkpoint's number, big-endian. It is higher than those of all earlier checkpoints of the
+	// operation. If these bytes are not greater than the first 8 bytes of the steps in the record, Checkpoint changes nothing and
+	// returns nil: the store may carry out a call that has failed for its caller after a newer one. (Steps in the record may have no
+	// number, and be shorter. Any number is greater.)
 	Checkpoint func(ctx context.Context, key string, owner Owner, steps []byte) error
 
 	// Fail ends owner's running record for a run that has failed. It returns [ErrLost] as Release does. If goesOn is set, the record

@@ -497,7 +497,10 @@ func (s *Store) checkpoint(ctx context.Context, key string, owner store.Owner, s
 			return false, false
 		}
 		t := sh.texts(e)
-		secret, _, _ := strings.Cut(t.result, "\x00")
+		secret, old, _ := strings.Cut(t.result, "\x00")
+		if old[:min(8, len(old))] >= behind[1:min(9, len(behind))] {
+			return true, true // a newer one has come before it
+		}
 		if !s.put(&t, secret+behind) {
 			return true, false
 		}

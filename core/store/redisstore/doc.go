@@ -68,7 +68,8 @@
 // fingerprint's length are decimal numbers. A length with a leading 0 says that A is free, not
 // abandoned; and that R or W was free before. A '+' before the retention of D says that the record outlives its result: the
 // result is kept while the time to live exceeds the number. Only R and W have the owner, 16 bytes. In the place of the result,
-// which only D has, the others have the finished steps of the operation, if there are any.
+// which only D has, the others have the finished steps of the operation, if there are any, which begin with the number of their
+// checkpoint, 8 bytes.
 //
 // An attempt with a leading 0 says that the record describes its operation. Then about is, in this order: '@', or, if
 // the record is free (or was) and has kept its operation, 'A' if an earlier run may have taken effect and otherwise

@@ -51,7 +51,8 @@
 //	uncertain      of a free record that has kept its operation, and of the run that has claimed it, not 0: 1 if an
 //	               earlier run may have taken effect, 2 if none
 //	secret         the name of the secret from which the operation derives keys, or empty
-//	steps          the finished steps of an operation that is not done, or empty (in MySQL also NULL)
+//	steps          the finished steps of an operation that is not done, or empty (in MySQL also NULL); they begin
+//	               with the number of their checkpoint, 8 bytes
 //	operation_at   created_at, as it was when operation_id was written: if they differ, a process of 0.1.0 has begun
 //	               another operation, and operation_id, secret and steps are not this one's
 //

@@ -353,7 +353,9 @@ func (s *Store) Abandon(ctx context.Context, key string, owner store.Owner) erro
 
 // checkpoint is store.Capabilities.Checkpoint.
 func (s *Store) checkpoint(ctx context.Context, key string, owner store.Owner, steps []byte) error {
-	return s.change(ctx, "checkpoint", &values{key: storedKey(key), owner: owner[:], steps: append([]byte{}, steps...)}, s.q.checkpoint)
+	steps = append([]byte{}, steps...)
+	return s.change(ctx, "checkpoint",
+		&values{key: storedKey(key), owner: owner[:], steps: steps, number: steps[:min(8, len(steps))]}, s.q.checkpoint)
 }
 
 // fail is store.Capabilities.Fail.
