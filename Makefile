@@ -30,14 +30,16 @@ help: ## say what there is to make
 # Empty where the race detector does not work: it takes cgo, and so a C compiler.
 RACE = $(shell $(GO) build -race runtime/cgo 2>/dev/null && echo -race)
 
-# What the tests of each module need is compiled first, each package once: modules that are tested at once would compile the same. Those
-# that require most take longest, and come first. Lint vets them all.
+# What the tests of a module need is compiled before they run, one module after the other: modules that are compiled at once would compile the
+# same packages. Tests run as soon as their module is compiled. The root module has most of what others share, and those that require most
+# take longest. A module that does not compile is reported by its tests. Lint vets them all.
 .PHONY: test
 test: TESTFLAGS ?= -short
 test: backends ## test everything with the race detector, what takes long with one pass; servers that tests may use are started, and a browser and a C compiler installed
 	@race=$(RACE); [ "$$race" ] || echo "no C compiler: testing without the race detector" >&2; \
-	printf '%s\n' $(MODULES) | xargs -n 1 sh -c 'cd "$$1" && $(GO) list '"$$race"' -export -test -deps ./... >/dev/null' sh && \
-	printf '%s\n' $(MODULES) | sed '1!G;h;$$!d' | xargs -n 1 -P $(JOBS) sh -c 'cd "$$1" && $(GOTEST) '"$$race"' -vet=off -parallel 8 -timeout 20m $(TESTFLAGS) ./...' sh
+	for m in . $$(printf '%s\n' $(filter-out .,$(MODULES)) | sed '1!G;h;$$!d'); do \
+		(cd $$m && $(GO) list $$race -e -export -test -deps ./... >/dev/null 2>&1) || true; echo $$m; \
+	done | xargs -n 1 -P $(JOBS) sh -c 'cd "$$1" && $(GOTEST) '"$$race"' -vet=off -parallel 8 -timeout 20m $(TESTFLAGS) ./...' sh
 
 .PHONY: test-long
 test-long: TESTFLAGS =
@@ -67,6 +69,10 @@ lint: ## check formatting, widths of lines, go vet, staticcheck, errcheck, and h
 .PHONY: vulncheck
 vulncheck: ## look for calls of functions with known vulnerabilities (asks vuln.go.dev)
 	@set -e; for m in $(MODULES); do (cd $$m && set -x && $(GO) run $(VULNCHECK) ./...); done
+
+.PHONY: coverage
+coverage: backends ## print how much of the product's code the tests of all modules run together
+	@IDEM_REQUIRE_BACKENDS=1 NOT_PRODUCT=$(NOT_PRODUCT) JOBS=$(JOBS) scripts/coverage
 
 .PHONY: apidiff
 apidiff: ## say what has changed in the public packages since BASE (a commit; else the newest release)

@@ -193,7 +193,7 @@ func checkWhole(r *http.Request, n, before int64, count *count) error {
 
 // errNothingCame is for a body of unknown length that is empty, or was read outside the guard. Only one without a Content-Type is taken for
 // empty: clients of HTTP/2 send such requests whose body is a stream with nothing in it.
-var errNothingCame = fmt.Errorf("%w, or it was empty, which an outer Finish would tell", adapter.ErrBodyConsumed)
+var errNothingCame = fmt.Errorf("%w, or it was empty; a Finish further out can tell which", adapter.ErrBodyConsumed)
 
 // forHandler returns the request for the handler: a copy with ctx, and with b as its body if the
 // body has been read. b belongs to the handler from then on.

@@ -16,7 +16,7 @@ func UserFrom[C any](framework string, key any, value func(C) any) core.UserSour
 	return core.UserFunc(func(r *adapter.Request) (core.User, error) {
 		c, ok := r.Native.(C)
 		if !ok {
-			return core.User{}, fmt.Errorf("idem: the user is looked for in a request of %s, but this one, a %T, does not come from %[1]s",
+			return core.User{}, fmt.Errorf("idem: the user source is for requests of %s, but this request, a %T, does not come from %[1]s",
 				framework, r.Native)
 		}
 		u, err := UserFromValue(value(c))

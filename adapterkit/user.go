@@ -39,7 +39,7 @@ func UserFromValue(v any) (core.User, error) {
 	case float64: // a claim that is a number; beyond 2^53 two of them may have become one
 		if v != math.Trunc(v) || math.Abs(v) >= 1<<53 {
 			return core.User{},
-				fmt.Errorf("idem: %v in the context is no whole number below 2^53, and does not name a user; %s", v, takeItYourself)
+				fmt.Errorf("idem: %v in the context is not a whole number below 2^53, so it does not name a user; %s", v, takeItYourself)
 		}
 		return core.User{ID: strconv.FormatInt(int64(v), 10)}, nil
 	}
@@ -55,7 +55,7 @@ func UserFromValue(v any) (core.User, error) {
 	return core.User{}, fmt.Errorf("idem: a %T in the context does not name a user; %s", v, takeItYourself)
 }
 
-const takeItYourself = "take the user out of it with core.UserFunc(func(r *core.Request) (core.User, error) { … r.Native … })"
+const takeItYourself = "get the user from it with core.UserFunc(func(r *core.Request) (core.User, error) { … r.Native … })"
 
 // jwtClaims is implemented by the claims of golang-jwt v5: registered, map and custom ones.
 type jwtClaims interface {

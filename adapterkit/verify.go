@@ -116,4 +116,4 @@ func (m *message) ReadBody(limit int64) ([]byte, error) {
 
 // errBodyIsGone refuses a body that the handler could see, in whole or as a form, and the verifier
 // can't check.
-var errBodyIsGone = sign.Errorf(sign.CodeMalformed, "an outer middleware has read the body, or taken a form out of it")
+var errBodyIsGone = sign.Errorf(sign.CodeMalformed, "outer middleware has read the body, or parsed a form from it")

@@ -17,9 +17,9 @@ import (
 // dialLimit is how long connecting may take: a frozen broker accepts connections, and does not answer.
 var dialLimit = 10 * time.Second
 
-// Dial connects to a broker, with a configuration: TLS, another heartbeat. Unlike amqp.DialConfig it returns when ctx ends, and
-// after at most 10 s. On a connection of amqp.DialConfig alone, a message that is
-// being written when the heartbeats of a frozen broker run out can't be interrupted.
+// Dial connects to a broker with a configuration, such as TLS or another heartbeat. Unlike amqp.DialConfig it returns when ctx
+// ends, and after at most 10 s. On a connection of amqp.DialConfig alone, a message that is being written when a frozen broker's
+// heartbeats time out can't be interrupted.
 func Dial(ctx context.Context, url string, c amqp.Config) (*amqp.Connection, error) {
 	ctx, cancel := context.WithTimeout(ctx, dialLimit)
 	defer cancel()

@@ -17,7 +17,7 @@ import (
 type ConsumerConfig struct {
 	// URL is the broker's: amqp://user:password@host:5672/vhost. It is required.
 	URL string
-	// Dial connects to URL, with TLS or another heartbeat, say, see [Dial]. Nil means Dial with a zero amqp.Config.
+	// Dial connects to URL, for example with TLS or another heartbeat, see [Dial]. Nil means Dial with a zero amqp.Config.
 	Dial func(ctx context.Context, url string) (*amqp.Connection, error)
 
 	// Concurrency is how many messages are handled at once. Zero means 16.
@@ -26,8 +26,8 @@ type ConsumerConfig struct {
 	// 65535. Zero means four times the concurrency, so that no worker waits for the broker.
 	Prefetch int
 
-	// DrainTimeout is how long the messages that are being handled may take when Run's context has
-	// ended. Zero means 30 s.
+	// DrainTimeout is how long messages in progress may take after Run's context has ended. Zero means
+	// 30 s.
 	DrainTimeout time.Duration
 
 	// CheckOnly makes the consumer check the topology without declaring it ([Topology.Check]).
@@ -70,7 +70,7 @@ func NewConsumer(h *Handler, c ConsumerConfig) (*Consumer, error) {
 	f.addIf(c.Prefetch < 0 || c.Prefetch > 65535, "Prefetch", "is %d; at most 65535 are allowed", c.Prefetch)
 	f.addIf(c.DrainTimeout < 0, "DrainTimeout", "is negative: %v", c.DrainTimeout)
 	c.Concurrency = cmp.Or(c.Concurrency, 16)
-	f.addIf(c.Prefetch > 0 && c.Prefetch < c.Concurrency, "Prefetch", "is less than the concurrency, which then is never reached: %d, %d",
+	f.addIf(c.Prefetch > 0 && c.Prefetch < c.Concurrency, "Prefetch", "is %d, less than Concurrency, which is then never reached: %d",
 		c.Prefetch, c.Concurrency)
 	if h == nil {
 		f.errs = append(f.errs, errors.New("amqpidem: NewConsumer: the handler is nil"))
@@ -91,15 +91,15 @@ func NewConsumer(h *Handler, c ConsumerConfig) (*Consumer, error) {
 // When the connection or the queue is lost, Run connects again, with pauses from 0.1 to 10 s.
 // Functions that are running go on; their messages are acknowledged when they are delivered again.
 // Run returns a [*TopologyError] if the topology is found to be wrong on the first connection, or if
-// the [Config].Publisher may not publish copies; later it tries again.
+// the [Config].Publisher may not publish copies. On later connections it retries instead.
 //
-// If a connection breaks within 10 s, the broker sends one message at a time on the next one, for 10 s. If that breaks, too,
-// or if amqp091-go can't read what comes, it goes on so until as many were read as may be prefetched: a message
-// that breaks each connection does not use up the delivery limit of those behind it. [Disconnected] names the queue whose
-// next message may be why.
+// If a connection breaks within 10 s, the broker sends one message at a time on the next one, for 10 s. If that one breaks too,
+// or if amqp091-go can't read a frame, the broker keeps doing so until the consumer has read as many messages as Prefetch. A
+// message that breaks each connection then does not use up the delivery limit of the messages after it. [Disconnected] names the
+// queue whose next message may be the cause.
 //
-// If a copy can't be published, for 5 s or because it is refused, its delivery stays unacknowledged, and takes one place of the
-// prefetch. The consumer publishes it again, with pauses from 0.1 to 10 s, and declares the topology anew if a queue is missing.
+// If the broker refuses a copy, or does not confirm it for 5 s, its delivery stays unacknowledged, and occupies one place of the
+// prefetch. The consumer publishes it again, with pauses from 0.1 to 10 s, and declares the topology again if a queue is missing.
 //
 // Call Run once for each Consumer.
 func (c *Consumer) Run(ctx context.Context) error {

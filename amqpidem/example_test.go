@@ -26,7 +26,7 @@ func Example() {
 		handler, err := amqpidem.NewHandler(amqpidem.Config{
 			Task:      engine.MustTask(core.TaskPolicy{Name: "billing", Duplicate: core.Reject("")}),
 			Topology:  amqpidem.Topology{Queue: "orders"},
-			Publisher: publisher, // of copies, for delays and dead letters
+			Publisher: publisher, // for copies in delay and dead-letter queues
 		}, func(ctx context.Context, d *amqp.Delivery) error {
 			return charge(ctx, d.Body)
 		})

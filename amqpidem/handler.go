@@ -10,9 +10,9 @@ import (
 	"github.com/idem-go/idem/core"
 )
 
-// Func processes a message. It must not acknowledge the delivery: the handler does, by what Func
-// returns. An error or a panic is a failed attempt. Wrap an error that no further attempt can mend
-// in [Permanent].
+// Func processes a message. It must not acknowledge the delivery: the handler settles it, depending on
+// what Func returns. An error or a panic is a failed attempt. Wrap an error that no further attempt can
+// fix in [Permanent].
 //
 // ctx belongs to the run, see core.RunFrom; [AttemptFrom] returns the number of the attempt. ctx ends
 // when the claim is lost, and when the consumer stops waiting at its end. Do not keep a failed run
@@ -27,20 +27,20 @@ type Config struct {
 	// body. Two consumers that both process a message need two names. It is required.
 	//
 	// A policy with Duplicate: core.Reject("") is the cheapest: it stores no result. The Retention must
-	// be longer than a message can come again: the sum of its delays, and as long as a publisher
-	// or an outbox tries. OnFailure: core.Keep is refused: a failed message would count as done
+	// be longer than a message can come back: longer than the sum of its delays, and than a publisher
+	// or an outbox retries. OnFailure: core.Keep is a fault: a failed message would count as done
 	// when it comes back.
 	Task *core.Task
 
 	// Topology is the queue from which the messages come. It is required.
 	Topology Topology
 
-	// Publisher publishes to the queues for delays and dead letters. It is required. It remains the
-	// caller's: close it after the last message.
+	// Publisher publishes to the delay and dead-letter queues. It is required. The caller still owns
+	// it: close it after the last message.
 	Publisher *Publisher
 
 	// Attempts is how many attempts a message gets before it is dead-lettered. A run that never
-	// came back (its process was killed) counts, if the store has seen it begin since the message was
+	// finished (its process was killed) counts if the store has seen it begin since the message was
 	// published. Zero means one more than the topology has delays.
 	Attempts int
 
@@ -69,16 +69,16 @@ const (
 //
 //	the function succeeds                       acknowledged
 //	an earlier delivery has succeeded           acknowledged; the function does not run
-//	the message is running elsewhere            back after a delay; the attempt does not count
+//	the message is running elsewhere            comes back after a delay; the attempt does not count
 //	the store can't be reached                  the same
-//	the function fails or panics                back after a growing delay; dead-lettered after the last attempt
+//	the function fails or panics                comes back after a growing delay; dead-lettered after the last attempt
 //	an earlier run may have taken effect        dead-lettered (a policy with Abandoned: core.Uncertain(…))
 //	the id was used with another body           dead-lettered
 //	the message has no id                       dead-lettered, or as [Config].WithoutID says
 //
-// A message that comes back or is dead-lettered is published anew, and the delivery is acknowledged when
-// that is confirmed. If the copy is refused, a [Consumer] keeps the delivery unacknowledged, and tries again. A
-// crash in between leaves two copies of the message; they have one key, and are one operation. A Handler is
+// To delay or dead-letter a message, the handler publishes a copy, and acknowledges the delivery when the broker has
+// confirmed the copy. If the broker refuses it, a [Consumer] keeps the delivery unacknowledged, and tries again. A
+// crash in between leaves two copies of the message. They have one key, and are one operation. A Handler is
 // safe for concurrent use. Make one with [NewHandler].
 type Handler struct {
 	config   Config
@@ -93,7 +93,7 @@ func NewHandler(c Config, fn Func) (*Handler, error) {
 	f := faults{"Config", []error{err}}
 	f.addIf(c.Task == nil, "Task", "is nil")
 	f.addIf(c.Task != nil && c.Task.Record().OnFailure == core.Keep, "Task",
-		"keeps failures (OnFailure): a message that has failed would be acknowledged when it comes back, and lost")
+		"keeps failures (OnFailure): a failed message would be acknowledged when it comes back, and lost")
 	f.addIf(c.Publisher == nil, "Publisher", "is nil")
 	f.addIf(c.Attempts < 0, "Attempts", "is negative: %d", c.Attempts)
 	f.addIf(c.WithoutID > Pass, "WithoutID", "is unknown: %d", c.WithoutID)
@@ -117,8 +117,8 @@ type Attempt struct {
 	// Of is the greatest Number: see [Config].Attempts.
 	Of int
 	// Deliveries is how often the broker has delivered the message since it was last published or
-	// came back from a delay: 1, or more after a lost connection. A quorum queue counts them; with
-	// a classic one it is 1 or 2.
+	// came back from a delay: 1, or more after a lost connection. It is exact on a quorum queue; on
+	// a classic queue it is 1 or 2.
 	Deliveries int
 	// FirstSeen is when a handler first got the message, to the second.
 	FirstSeen time.Time
@@ -133,7 +133,7 @@ func AttemptFrom(ctx context.Context) Attempt {
 
 type attemptKey struct{}
 
-// Permanent wraps an error of a [Func] that no further attempt can mend, such as a body that can't be
+// Permanent wraps an error of a [Func] that no further attempt can fix, such as a body that can't be
 // parsed: the message is dead-lettered at once. It returns nil for nil.
 func Permanent(err error) error {
 	if err == nil {

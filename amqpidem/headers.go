@@ -32,7 +32,7 @@ const (
 const (
 	failed          = "failed"            // the last attempt has failed
 	panicked        = "panicked"          // the last attempt has panicked
-	exhausted       = "exhausted"         // the last attempts began, and never came back
+	exhausted       = "exhausted"         // the last attempts began and never finished
 	permanently     = "permanent"         // the function has returned a Permanent error
 	noMessageID     = "no_message_id"     // there is none
 	headersTooLarge = "headers_too_large" // a copy with the message's headers does not fit into a frame

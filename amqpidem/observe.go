@@ -23,7 +23,7 @@ const (
 	// Settled: a delivery was settled with Outcome. In a [Consumer], Delivered comes before it.
 	Settled Stage = "settled"
 	// Unsettled: a delivery could not be settled with Outcome, because of Err. A consumer that is still connected
-	// tries again; else the broker delivers the message again.
+	// tries again; otherwise the broker redelivers the message.
 	Unsettled Stage = "unsettled"
 )
 
@@ -34,8 +34,8 @@ type Outcome string
 const (
 	Done      Outcome = "done"      // the function has succeeded: acknowledged
 	Duplicate Outcome = "duplicate" // the function had succeeded before: acknowledged
-	Failed    Outcome = "failed"    // the function has failed: back after Delay
-	Deferred  Outcome = "deferred"  // no attempt was made, or it does not count, for Reason: back after Delay
+	Failed    Outcome = "failed"    // the function has failed: the message comes back after Delay
+	Deferred  Outcome = "deferred"  // no attempt was made, or it does not count, for Reason: the message comes back after Delay
 	Dead      Outcome = "dead"      // dead-lettered, for Reason
 )
 
@@ -53,10 +53,10 @@ type Event struct {
 	//
 	//	failed             the last attempt has failed
 	//	panicked           the last attempt has panicked
-	//	exhausted          the last attempts began, and never came back
+	//	exhausted          the last attempts began and never finished
 	//	permanent          the function has returned a [Permanent] error
 	//	no_message_id      the message has no id
-	//	headers_too_large  a copy with the message's headers does not fit into a frame: the dead letter is without them
+	//	headers_too_large  a copy with the message's headers does not fit into a frame: the dead letter has none of them
 	//	interrupted        a shutdown or a lost claim has ended the run
 	Reason string
 	// Attempt is the number of the attempt; 0 if there was none, or it does not count.

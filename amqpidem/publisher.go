@@ -23,7 +23,7 @@ type Message struct {
 	// Publishing is the message itself. [Publisher.Publish] replaces an empty MessageId by a UUID of
 	// version 7 (RFC 9562), and a DeliveryMode of zero by amqp.Persistent.
 	Publishing amqp.Publishing
-	// Optional allows that no queue takes the message. Without it, that is [ErrUnroutable].
+	// Optional says that it is no error if no queue takes the message. Otherwise that is [ErrUnroutable].
 	Optional bool
 }
 
@@ -48,11 +48,11 @@ func (m *Message) check() error {
 type PublisherConfig struct {
 	// URL is the broker's: amqp://user:password@host:5672/vhost. It is required.
 	URL string
-	// Dial connects to URL, with TLS or another heartbeat, say, see [Dial]. It returns when ctx ends. Nil means Dial with
-	// a zero amqp.Config.
+	// Dial connects to URL, for example with TLS or another heartbeat, see [Dial]. It must return when ctx ends. Nil means
+	// Dial with a zero amqp.Config.
 	Dial func(ctx context.Context, url string) (*amqp.Connection, error)
-	// MaxUnconfirmed is how many messages may be unconfirmed at once; Publish waits while there are
-	// as many. Zero means 256.
+	// MaxUnconfirmed is how many messages may be unconfirmed at once; at that number Publish waits.
+	// Zero means 256.
 	MaxUnconfirmed int
 }
 
@@ -75,13 +75,13 @@ type Publisher struct {
 }
 
 var (
-	// ErrUnroutable says that no queue takes the message. Publish does not try again.
+	// ErrUnroutable says that no queue takes the message. Publish does not retry it.
 	ErrUnroutable = errors.New("amqpidem: no queue takes the message")
 	// ErrPublisherClosed says that [Publisher.Close] was called.
 	ErrPublisherClosed = errors.New("amqpidem: the publisher is closed")
-	// ErrNacked says that the broker has nacked the message, because its queue is full, say. It may
-	// take the message later.
-	ErrNacked = errors.New("amqpidem: the broker has refused the message")
+	// ErrNacked says that the broker has nacked the message, for example because its queue is full. It
+	// may take the message later.
+	ErrNacked = errors.New("amqpidem: the broker has nacked the message")
 
 	errLost = errors.New("amqpidem: the connection was lost before the message was confirmed")
 	errLate = errors.New("amqpidem: the broker has not confirmed the message in time")
@@ -98,8 +98,8 @@ type PublishError struct {
 	// connection was lost.
 	Unconfirmed []Message
 	// Refusals[i] is why the broker will never take Unconfirmed[i]: [ErrUnroutable], the broker's
-	// *amqp.Error (there is no such exchange, say), or an error of a message that can't be encoded. It
-	// is nil if the message may be published later.
+	// *amqp.Error (such as a missing exchange), or the error of a message that can't be encoded. It is
+	// nil if the message may be published later.
 	Refusals []error
 	err      error
 }
@@ -112,7 +112,7 @@ func (e *PublishError) Error() string {
 // Unwrap returns the reasons, joined.
 func (e *PublishError) Unwrap() error { return e.err }
 
-// Refused reports whether err is a [*PublishError] all of whose messages the broker will never take. It can be passed to
+// Refused reports whether err is a [*PublishError] whose messages the broker will never take, all of them. Pass it to
 // outbox.Each.
 func Refused(err error) bool {
 	var e *PublishError
@@ -140,21 +140,21 @@ func NewPublisher(c PublisherConfig) (*Publisher, error) {
 	return p, nil
 }
 
-// Publish publishes messages, and returns when the broker has confirmed all of them. After a lost
-// connection, or a nack (a full queue, say), it tries again, with the same message id and growing
-// pauses, until ctx ends: give it a deadline. So a message may arrive twice; its consumer should be a
+// Publish publishes messages, and returns nil when the broker has confirmed all of them. After a lost
+// connection or a nack (such as a full queue) it retries, with the same message id and growing pauses,
+// until ctx ends: give it a deadline. A message may therefore arrive twice; its consumer should be a
 // [Handler].
 //
 // Publish returns when ctx ends, and does not read the messages after that. Only a message that is being written then has
 // 0.5 s more. If the broker does not take it in that time (its memory is full, or it is frozen), Publish cuts the
-// connection, and other calls publish their unconfirmed messages again, on another one. A call whose message still waits
-// behind another call's cuts nothing.
+// connection, and other calls publish their unconfirmed messages again on a new one. A call whose message still waits
+// for another call's cuts nothing.
 //
 // The messages of one call are sent in order, and first arrive in order unless the broker refuses
 // one of them. If order matters more than speed, publish them one at a time.
 //
-// The error is a [*PublishError] with the messages that are not confirmed. Publish does not try
-// again for messages that the broker will never take (no queue, no such exchange); the others go on.
+// The error is a [*PublishError] with the messages that are not confirmed. Publish does not retry
+// messages that the broker will never take (no queue, no such exchange); the others go on.
 func (p *Publisher) Publish(ctx context.Context, messages ...Message) error {
 	own := make([]Message, len(messages)) // the ids are the same at each try, and the caller's stay as they are
 	copy(own, messages)
@@ -226,10 +226,10 @@ func (p *Publisher) publish(ctx context.Context, messages []Message) error {
 	return e
 }
 
-// Close waits for the calls of Publish that are under way, and disconnects; new calls get
-// [ErrPublisherClosed]. When ctx ends it stops waiting: those calls return with their unconfirmed
-// messages, 0.5 s later at most, and Close returns a [*PublishError] with all of them. When nothing is under way, Close waits for
-// the broker's answer until ctx ends, for at most 5 s.
+// Close waits for calls of Publish in progress, and disconnects; new calls get [ErrPublisherClosed]. When
+// ctx ends it stops waiting: those calls return their unconfirmed messages within 0.5 s, and Close returns
+// a [*PublishError] with all of them. If no call is in progress, Close waits for the broker's answer until
+// ctx ends, for at most 5 s.
 func (p *Publisher) Close(ctx context.Context) error {
 	p.mu.Lock()
 	p.closed = true

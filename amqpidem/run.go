@@ -29,7 +29,7 @@ type run struct {
 
 var (
 	errNoID      = errors.New("amqpidem: the message has no id")
-	errExhausted = errors.New("amqpidem: no attempt is left: earlier ones were begun, and never came back")
+	errExhausted = errors.New("amqpidem: no attempts left: earlier ones began and never finished")
 )
 
 // panicError is the error of an attempt whose [Func] has panicked. Its text goes into a header, without the stack.

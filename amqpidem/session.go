@@ -197,7 +197,7 @@ func (s *session) work() error {
 	return nil
 }
 
-var errDeleted = errors.New("amqpidem: the broker has cancelled the consumer: was the queue deleted?")
+var errDeleted = errors.New("amqpidem: the broker cancelled the consumer: was the queue deleted?")
 
 // end lets what has begun come to its end. Nothing new comes, and what was not begun with goes back.
 func (s *session) end(drain func() error) error {
@@ -244,8 +244,8 @@ func (s *session) broken(err error) error {
 		c.unread.Store(int64(c.config.Prefetch))
 	}
 	if read := s.read.Load(); wary && !s.busy && s.handled.Load() == read && (unreadable(err) || int64(s.ready) > read) {
-		err = fmt.Errorf("amqpidem: the connection broke again before the next message of queue %q was read, which may be why: %w",
-			c.handler.topology.Queue, err)
+		err = fmt.Errorf("amqpidem: the connection broke again before the next message of queue %q was read; "+
+			"that message may be the cause: %w", c.handler.topology.Queue, err)
 	}
 	return err
 }

@@ -9,7 +9,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-var errHeadersTooLarge = errors.New("amqpidem: the message's headers, left out here, leave no room in a frame for those of a copy")
+var errHeadersTooLarge = errors.New("amqpidem: message headers too large to republish in one frame; dropped from this dead letter")
 
 // settle does what was decided about a delivery, and tells the observer. A copy has the limit's time to be confirmed. With an
 // error the delivery is not settled, and the decision is that of the next try.

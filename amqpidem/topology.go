@@ -30,20 +30,20 @@ type Topology struct {
 	// Type is the queue's type. Zero: [Quorum].
 	Type QueueType
 
-	// Satellites is the type of the queues for delays and dead letters: [Quorum] (zero) or
-	// [Classic]. A classic delay queue moves its messages at most once: the broker may lose one
-	// when it is killed. Use it with brokers before 3.10, whose quorum queues have no time to live,
-	// or where a quorum queue for each delay costs too much.
+	// Satellites is the type of the delay and dead-letter queues: [Quorum] (zero) or [Classic]. A
+	// classic delay queue moves its messages at most once: a broker that is killed may lose one. Use
+	// Classic with brokers before 3.10, whose quorum queues have no time to live, or where a quorum
+	// queue for each delay costs too much.
 	Satellites QueueType
 
 	// Delays are how long a message waits after its first failure, its second, and so on; the last
-	// one is repeated. They must grow, and be whole milliseconds. Nil means
+	// delay is repeated. They must increase, and be whole milliseconds. Nil means
 	// 1 s, 5 s, 30 s, 2 min and 10 min.
 	Delays []time.Duration
 
-	// DeliveryLimit is after how many redeliveries the broker itself dead-letters a message of a
-	// quorum queue. It counts deliveries that end with the connection of a consumer, even if no
-	// handler had begun the message. Zero means 20, the default of RabbitMQ 4; negative means none.
+	// DeliveryLimit is the number of redeliveries after which the broker itself dead-letters a message
+	// of a quorum queue. It counts deliveries that end with a consumer's connection, even if no handler
+	// had begun the message. Zero means 20, the default of RabbitMQ 4; negative means no limit.
 	DeliveryLimit int
 
 	// Bindings bind the queue to existing exchanges.
@@ -78,8 +78,8 @@ func (t Topology) delayPrefix() string { return t.Queue + ".delay." }
 // DeadLetters returns the name of the queue for dead letters.
 func (t Topology) DeadLetters() string { return t.Queue + ".dead" }
 
-// Queues returns the names of all queues of t, to monitor or delete them: Queue, those for delays in their order,
-// and that for dead letters.
+// Queues returns the names of all queues of t, to monitor or delete them: Queue, the delay queues in the order of Delays,
+// and the dead-letter queue.
 func (t Topology) Queues() []string {
 	t, _ = t.check()
 	names := []string{t.Queue}
@@ -102,10 +102,10 @@ func (t Topology) check() (Topology, error) {
 	f.addIf(t.Type > Foreign, "Type", "is unknown: %d", t.Type)
 	f.addIf(t.Satellites > Classic, "Satellites", "must be Quorum or Classic")
 	f.addIf(t.DeliveryLimit != 0 && t.Type != Quorum, "DeliveryLimit",
-		"has no effect: only a quorum queue that is declared here has one; leave it out")
+		"has no effect: only a quorum queue that is declared here has one; remove it")
 	for i, d := range t.Delays {
-		f.addIf(d < time.Millisecond || d%time.Millisecond != 0, "Delays", "%v is no whole number of milliseconds", d)
-		f.addIf(i > 0 && d <= t.Delays[i-1], "Delays", "%v is not longer than %v before it", d, t.Delays[max(i-1, 0)])
+		f.addIf(d < time.Millisecond || d%time.Millisecond != 0, "Delays", "%v is not a whole number of milliseconds", d)
+		f.addIf(i > 0 && d <= t.Delays[i-1], "Delays", "%v is not longer than the delay before it, %v", d, t.Delays[max(i-1, 0)])
 	}
 	if t.DeliveryLimit == 0 && t.Type == Quorum {
 		t.DeliveryLimit = defaultDeliveryLimit

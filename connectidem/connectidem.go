@@ -16,7 +16,7 @@ import (
 
 // Config configures a [Guard]. User or SharedByAllCallers must be set.
 type Config struct {
-	// Policy is that of a task, see [core.Engine.Task]. Its Name must be empty: each procedure is a task, named as the procedure.
+	// Policy is a task's policy, see [core.Engine.Task]. Its Name must be empty: each procedure is a task, named as the procedure.
 	// So must its Presence and its Linger be, which are below.
 	Policy core.TaskPolicy
 
@@ -25,26 +25,26 @@ type Config struct {
 	// and streams pass in any case: see [Guard.Passing].
 	Methods []string
 
-	// Key says where a call has its key. Zero: in the header field Idempotency-Key, as a string or token of RFC 8941, of at most
+	// Key says where a call carries its key. Zero: in the header field Idempotency-Key, as a string or token of RFC 8941, of at most
 	// 255 bytes.
 	Key KeySource
 
 	// Presence says whether a call must have a key. Zero: [core.Required].
 	Presence core.Presence
 
-	// User returns who calls, as an outer interceptor or middleware has found out. An error, or an empty user, refuses the call with
+	// User returns the caller that an outer interceptor or middleware has authenticated. An error, or an empty user, refuses the call with
 	// "unauthenticated"; the client does not get the error. It is called concurrently. Users are stored as they are, up to 64 bytes:
 	// return no secret.
 	User func(ctx context.Context) (string, error)
 
-	// SharedByAllCallers says that all callers are one user, who gets the answers of all, in place of User.
+	// SharedByAllCallers makes all callers one user, so that each can get any caller's answers. It takes the place of User.
 	SharedByAllCallers bool
 
-	// Failed decides whether an error is a failure. Nil: [FailedByCode]. Failures in any case are a panic, and a refusal, whoever
-	// made it. It is called concurrently.
+	// Failed decides whether an error is a failure. Nil: [FailedByCode]. A panic and a refusal, even of another service,
+	// are always failures. It is called concurrently.
 	Failed func(err *connect.Error) bool
 
-	// Authorize is called before a stored answer is replayed, because the caller may have lost its rights since. An error refuses
+	// Authorize is called before a stored answer is replayed, because the caller may have lost its rights since. An error refuses it
 	// with "permission_denied"; the client does not get the error. It is called concurrently. Nil: replays need no permission.
 	Authorize func(ctx context.Context, method string, request any) error
 
@@ -52,16 +52,16 @@ type Config struct {
 	// metadata of its error. All other metadata is sent with the first answer only.
 	StoredMetadata []string
 
-	// Linger is how much longer a handler's context is valid when the client has left, so that it finishes and its answer is
+	// Linger is how much longer a handler's context stays valid after the client has left, so that it finishes and its answer is
 	// there for the retry. Zero: 1 minute; negative: it ends at once. The call's deadline always ends it.
 	Linger time.Duration
 }
 
-// KeySource says where a call has its key. The zero KeySource is the header field Idempotency-Key.
+// KeySource says where a call carries its key. The zero KeySource is the header field Idempotency-Key.
 type KeySource struct{ field string }
 
 // KeyField takes the key from a string field of the request message, as AIP-155 has it for "request_id": any text of 1 to 255 bytes.
-// An empty field is no key, nor is one that the message does not have: [Guard.Passing] finds the latter.
+// An empty or missing field is no key. [Guard.Passing] reports methods whose request lacks the field.
 func KeyField(name string) KeySource { return KeySource{name} }
 
 // FailedByCode reports whether the code of an error means that the operation was not done, or that nobody knows, so that the record is
@@ -73,8 +73,8 @@ func FailedByCode(err *connect.Error) bool {
 	})
 }
 
-// Guard is the server's side: an interceptor for handlers. It is safe for concurrent use. Mount it inside of the interceptors that log
-// and authenticate:
+// Guard is the server side: an interceptor for handlers. It is safe for concurrent use. Mount it inside the interceptors that log and
+// authenticate:
 //
 //	connect.WithInterceptors(auth, guard)
 type Guard struct {

@@ -87,12 +87,12 @@ func _(store store.Store, auth connect.Interceptor, userOf func(context.Context)
 	if err != nil {
 		return err
 	}
-	guard, err := connectidem.New(engine, connectidem.Config{User: userOf}) // whom auth has found
+	guard, err := connectidem.New(engine, connectidem.Config{User: userOf}) // the user that auth found
 	if err != nil {
 		return err
 	}
 	mux.Handle(newOrdersHandler(connect.WithInterceptors(auth, guard)))
-	passing, err := guard.Passing(service) // as generated code describes it
+	passing, err := guard.Passing(service) // service: its generated descriptor
 	if err != nil {
 		return err
 	}

@@ -33,7 +33,7 @@ func keysInField(request any, name string) []string {
 	return nil
 }
 
-var errNoMessage = errors.New("connectidem: this is no Protobuf message")
+var errNoMessage = errors.New("connectidem: not a Protobuf message")
 
 // deterministic is how requests are marshalled to be compared.
 var deterministic = proto.MarshalOptions{Deterministic: true}

@@ -10,18 +10,18 @@ import (
 	"github.com/idem-go/idem/core/store"
 )
 
-var errBegunUnknown = errors.New("it is not known when the operation was begun")
+var errBegunUnknown = errors.New("idem does not know when the operation began")
 
-// Begun returns when the first run of the operation was begun. It is the same in all attempts. It is for what must not be sent
-// again after some time, as by idemclient.WithKey: no key that [Run.Derive] has made for the operation was sent before. (But
-// a key that somebody has chosen, and used for an operation before this one, has the same derived keys.)
+// Begun returns when the first run of the operation began. The time is the same in all attempts. Use it for keys that must not be
+// sent after some time, as idemclient.WithKey does: no key that [Run.Derive] has made for the operation was sent before Begun. (But
+// a chosen key that was used for an earlier operation has the same derived keys.)
 //
-// A first attempt knows it. A later one looks it up in the store, once: one round trip, and the time is by the clock of
-// [store.Record].Begun. Call it outside of transactions of that store.
+// A first attempt knows the time. A later one looks it up in the store, once: one round trip, and the time is by the clock of
+// [store.Record].Begun. Call Begun outside of transactions of that store.
 //
-// The error is [store.ErrLost] if the run does not hold its claim any more, by errors.Is [codes.NoRun] if r is nil, or the
-// store's. It is also an error if the store can't be looked into ([store.Capabilities].Inspect), and if the store has failed
-// and FailOpen has let a request pass with a key that somebody has chosen.
+// The error is [store.ErrLost] if the run no longer holds its claim, by errors.Is [codes.NoRun] if r is nil, or the store's. It is
+// also an error if the store can't be inspected ([store.Capabilities].Inspect), and if the store has failed and FailOpen has let a
+// request with a chosen key pass.
 func (r *Run) Begun(ctx context.Context) (time.Time, error) {
 	if r == nil {
 		return time.Time{}, refusal(codes.NoRun).because(errNoRun)

@@ -5,20 +5,19 @@ import (
 	"net/url"
 )
 
-// WithCaller returns a context with a verified caller: id is the sender of the request, as a middleware in
-// front has authenticated it. (The adapters' Verify sets the owner of the key that has signed, see package
-// sign.) A guard inside it takes the caller for the user, see [Config].User. An empty id means no caller.
+// WithCaller returns a context with a verified caller: id is the sender of the request, as an outer middleware has authenticated
+// it. (The adapters' Verify sets the owner of the signing key, see package sign.) A guard inside it takes the caller for the user,
+// see [Config].User. An empty id means no caller.
 //
-// consumed are the names of parameters, at the top level of query, form and JSON, that belong to the
-// authentication. They do not count for keys and fingerprints, because a retry is signed anew. The
-// strings are kept: they must not share memory that is reused.
+// consumed are the names of parameters, at the top level of query, form and JSON, that belong to the authentication. They do not
+// count for keys and fingerprints, because a retry is signed anew. The strings are kept: they must not share memory that is reused.
 func WithCaller(ctx context.Context, id string, consumed ...string) context.Context {
 	return WithCallerEvent(ctx, id, "", consumed...)
 }
 
-// WithCallerEvent is [WithCaller] for a request that reports an event, for [CallerEvent]. event is the id
-// that the event has in all its deliveries (sign.Verified.EventID). An empty event means no event. It must
-// be as authentic as the caller: made of what the caller has signed, not of an unsigned header field.
+// WithCallerEvent is [WithCaller] for a request that reports an event, for [CallerEvent]. event is the id that the event has in all
+// its deliveries (sign.Verified.EventID). An empty event means no event. It must be as authentic as the caller: taken from what the
+// caller has signed, not from an unsigned header field.
 func WithCallerEvent(ctx context.Context, id, event string, consumed ...string) context.Context {
 	return &callerContext{ctx, id, event, consumed}
 }
@@ -53,9 +52,9 @@ func (c *callerContext) Value(key any) any {
 	return c.Context.Value(key)
 }
 
-// UserFromCaller takes the verified caller ([WithCaller]) as the user, and nothing else. A request without
-// one is refused, even if its key is optional and missing, because the verification must have been
-// forgotten. Set it as [Config].User if all routes of an engine are signed.
+// UserFromCaller takes the verified caller ([WithCaller]) as the user, and nothing else. A request without one is refused, even if
+// its key is optional and missing: such a request has bypassed the verification. Set UserFromCaller as [Config].User if all routes
+// of an engine are signed.
 func UserFromCaller() UserSource {
 	return UserSource{
 		find: func(r *Request) (User, error) {

@@ -10,13 +10,13 @@ func (p *Policy) check(f *faults) {
 	f.addIf(p.Retention < 0, "Retention", "is negative: %v", p.Retention)
 	f.addIf(p.RememberAbandoned < 0, "RememberAbandoned", "is negative: %v", p.RememberAbandoned)
 	f.addIf(p.OnSuccess > Abandon, "OnSuccess", "is unknown: %d", p.OnSuccess)
-	f.addIf(p.OnSuccess == Abandon, "OnSuccess", "cannot be Abandon: what has succeeded has taken effect")
+	f.addIf(p.OnSuccess == Abandon, "OnSuccess", "cannot be Abandon: a success has taken effect")
 	f.addIf(p.OnFailure > Abandon, "OnFailure", "is unknown: %d", p.OnFailure)
 
 	f.addIf(p.FailOpen && p.Abandoned.uncertain, "FailOpen",
-		"contradicts Abandoned: Uncertain: while the store is down, it would run what nobody may run again; leave one of the two out")
+		"contradicts Abandoned: Uncertain: while the store is down, an uncertain operation would run again; leave one of the two out")
 	f.addIf(p.OnSuccess == Release && p.Duplicate.kind == replays, "OnSuccess",
-		"is Release, so that there is nothing to replay: Reject or Wait goes with it")
+		"is Release, which leaves nothing to replay; use Reject or Wait")
 	if p.keepsNothing() {
 		// DoubleClick sets both.
 		f.addIf(p.Retention > 0 && !p.RetainFromStart, "Retention", keepsNothing)
@@ -44,7 +44,7 @@ func (g *Guard) compileHTTP(f *faults) {
 	f.addIf(g.user.fault != "", "User", "%s", g.user.fault)
 	f.addIf(g.user.isZero(), "User",
 		"is not set, nor is Config.User: without it one caller could be given another's response "+
-			"(UserFromCaller if all requests are signed, SharedByAllCallers if that is meant)")
+			"(UserFromCaller if all requests are signed, SharedByAllCallers if you want that)")
 	switch {
 	case p.RefuseExpired == 0:
 	case p.RefuseExpired < 0:

@@ -119,7 +119,7 @@ func (c *claimant) acquire(ctx context.Context) (store.Grant, error) {
 }
 
 // Another run may have begun by then.
-var errLate = errors.New("idem: the store answered when the lease of the claim had passed")
+var errLate = errors.New("idem: the store answered after the lease of the claim had passed")
 
 // mayWait reports whether the end of a run is worth waiting for.
 func (c *claimant) mayWait(grant store.Grant) bool {

@@ -29,7 +29,7 @@ const (
 	toPass // without a claim
 )
 
-// decide is the flow as far as a run: key, claim, wait. No other function has it.
+// decide makes every decision up to the run: key, claim, wait. Nothing else does.
 func (g *Guard) decide(ctx context.Context, id *identity) (d decision) {
 	switch {
 	case id.refusal != nil:

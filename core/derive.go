@@ -16,13 +16,13 @@ import (
 
 // Secret is one of [Config.Secrets], or of [Seal].Keys.
 type Secret struct {
-	// Name is how records name it: 1 to 64 ASCII letters, digits and '-'. It is not secret.
+	// Name identifies the secret in records: 1 to 64 ASCII letters, digits and '-'. It is not secret.
 	Name string
 	// Key has at least 32 random bytes.
 	Key []byte `json:"-"`
 }
 
-// Format implements [fmt.Formatter]. Every verb prints the name alone. But fmt asks no method for %p and %w, nor for a Secret in an
+// Format implements [fmt.Formatter]. Every verb prints only the name. But fmt calls no method for %p and %w, nor for a Secret in an
 // unexported field of a struct: these print all of it.
 func (s Secret) Format(f fmt.State, _ rune) { fmt.Fprintf(f, "{Name:%s}", s.Name) }
 
@@ -63,39 +63,41 @@ var (
 	errDeriveEnded = fmt.Errorf("idem: Derive: the run has ended: %w", store.ErrLost)
 )
 
-// Derive returns a key for one call downstream of the run: the Idempotency-Key of a request to a payment provider, say. It has 40
-// lower-case hexadecimal digits. call names the call among all that the operation makes ("stripe/charge", "stripe/refund/2"): each call
-// has a name of its own, and so a key of its own.
+// Derive returns a key for one call downstream of the run, such as the Idempotency-Key of a request to a payment provider. It has
+// 40 lower-case hexadecimal digits. call names the call among all that the operation makes ("stripe/charge", "stripe/refund/2").
+// Give each call a name of its own, and so a key of its own.
 //
 // The key is the same whenever the operation runs again: after a crash, and after a failure that may be tried again, for which
-// Derive keeps the record (see Failures below). So a retry of what was charged, but not answered, is no second charge. It is the
-// beginning of an HMAC-SHA256 under one of [Config.Secrets]. Of what, depends on the policy's key:
+// Derive keeps the record (see Failures below). So retrying a charge whose answer was lost does not charge twice. The key is the
+// beginning of an HMAC-SHA256 under one of [Config.Secrets]. Its input depends on the policy's key:
 //
-//   - Keys made of parameters, and tokens: of call and [Run.ID]. Two equal orders, one after the other, are two operations, and have two
-//     keys. The key is lost with the record ([Record].RememberAbandoned, a restart of an in-process store).
-//   - Keys that somebody has chosen ([Header], [Func], [CallerEvent], [SignedEvent], a [Task]): of call and the stored key. So it
-//     survives even the loss of the record, and two users who have chosen the same key have different ones. But a client that uses
-//     its key again, when the result has been forgotten or with other parameters after a failure, gets the same derived key for ever.
+//   - Keys made of parameters, and tokens: call and [Run.ID]. Two equal orders, one after the other, are two operations, and have
+//     two keys. The key is lost with the record ([Record].RememberAbandoned, a restart of an in-process store).
+//   - Keys that somebody has chosen ([Header], [Func], [BodyKey], [CallerEvent], [SignedEvent], a [Task]): call and the stored key.
+//     So the derived key survives even the loss of the record, and two users who have chosen the same key have different ones. But
+//     a client that uses its key again, after the result was forgotten or with other parameters after a failure, always gets the
+//     same derived key.
 //
 // # How long a key is good
 //
 // The other side must remember the key for longer than the operation may be tried again. That is at least
-// [Record].RememberAbandoned (24 h) after its latest attempt, and each attempt begins that time anew. If the other side has
-// forgotten the key by then, it runs a second time. So send no key that is older than the other side's retention: [Run.Begun]
-// says when the operation was begun, and idemclient.WithKey takes it.
+// [Record].RememberAbandoned (24 h) after its latest attempt, and each attempt starts that time anew. If the other side has
+// forgotten the key by then, it runs a second time. So do not send a key that is older than the other side's retention: [Run.Begun]
+// returns when the operation began, and idemclient.WithKey takes that time.
 //
 // # Failures
 //
 // A run that has called Derive, or finished a [Step], may fail by a panic, without an answer, by the error of a task, or with a
-// response that [FailedByStatus] takes for "try again" (under [SignedEvent] with each). Where its record would be released then,
-// it is kept for [Record].RememberAbandoned instead: the next attempt has the next number, and the same ID, keys and steps. Any
-// claim gets it, also under [Uncertain]. It is no takeover, unless an earlier run was never heard of again. Any other failure (a
-// 402: the form must run after a top-up), and [Run.Release], end the operation: the next one has a new ID. So does a request with
-// other parameters, which is no reuse of a key then.
+// response that [FailedByStatus] takes for "try again" (under [SignedEvent] with any failure). If its record would then be
+// released, it is kept for [Record].RememberAbandoned instead. The next attempt has the next number, and the same ID, keys and
+// steps. Any claim gets the record, even under [Uncertain]. It is no takeover, unless an earlier run never finished. Any other
+// failure (a 402: the form must be able to run again after a top-up), and [Run.Release], end the operation: the next one has a new
+// ID. So does a request with other parameters, which then is no reuse of a key.
 //
-// An error says that there is no Config.Secrets, or no longer the one that the record names; that call is empty; by errors.Is
-// [store.ErrLost], that the run has ended; or, by errors.Is [codes.NoRun], that r is nil. If a guard has let the request pass
-// ([Run.Unprotected]), the keys are the request's own, and random; but under FailOpen, with a chosen key, the usual ones.
+// Derive returns an error if there is no Config.Secrets, if the secret that the record names is no longer there, or if call is
+// empty. To errors.Is, it is [store.ErrLost] if the run has ended, and [codes.NoRun] if r is nil. If a guard has let the request
+// pass ([Run.Unprotected]), the keys are random, and belong to this request only; but under FailOpen, with a chosen key, they are
+// the usual ones.
 func (r *Run) Derive(call string) (string, error) {
 	switch {
 	case r == nil:
@@ -142,7 +144,7 @@ func (r *Run) secret() (ringSecret, error) {
 			return s, nil
 		}
 	}
-	return ringSecret{}, fmt.Errorf("idem: Derive: the operation was begun with the secret %q, which Config.Secrets has no longer", name)
+	return ringSecret{}, fmt.Errorf("idem: Derive: the operation began with the secret %q, which is no longer in Config.Secrets", name)
 }
 
 // unprotected is the context of a request, or a call of a task, that a guard lets pass without a claim.
@@ -175,8 +177,8 @@ func (u *unprotected) Value(key any) any {
 	return u.Context.Value(key)
 }
 
-// Unprotected reports whether r holds no claim: a guard has let the request pass ([Optional] without a key, [Policy].FailOpen), or r
-// is nil. What runs with it may run twice.
+// Unprotected reports whether r holds no claim: a guard has let the request pass ([Optional] without a key, [Policy].FailOpen), or
+// r is nil. The handler may then run twice.
 func (r *Run) Unprotected() bool {
 	if r == nil {
 		return true

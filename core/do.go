@@ -38,12 +38,13 @@ func (e *Engine) MustTask(p TaskPolicy) *Task {
 	return t
 }
 
-// Record returns what the policy of t says about records, with the defaults filled in, for packages that run tasks and
-// support some policies only.
+// Record returns what the policy of t says about records, with the defaults filled in. It is for packages that run tasks and
+// support only some policies.
 func (t *Task) Record() Record { return t.guard.policy.Record }
 
-// Digest returns a digest of content, of 64 hexadecimal digits, for keys ([Call].Key) that are made of it. It is SHA-256; under
-// [Config].Seal it is HMAC-SHA-256, bound to the task's name, so that who reads the key can't find the content by trying.
+// Digest returns a digest of content, of 64 hexadecimal digits, for keys ([Call].Key) that are made of content. It is SHA-256.
+// Under [Config].Seal it is HMAC-SHA-256, bound to the task's name, so that anyone who reads the key can't find the content by
+// trying.
 func (t *Task) Digest(content []byte) string {
 	if d := t.guard.engine.digests; d.written() {
 		return d.of(t.guard.taskKey(Call{}), content)
@@ -52,18 +53,16 @@ func (t *Task) Digest(content []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// Call says which operation [Do] carries out.
+// Call identifies the operation that [Do] carries out.
 type Call struct {
-	// Key is the operation's identity within the task and the user, such as the id of a message.
-	// It is required, unless [TaskPolicy].Presence is [Optional], and may have any bytes.
+	// Key is the operation's identity within the task and the user, such as the id of a message. It is required, unless
+	// [TaskPolicy].Presence is [Optional], and may contain any bytes.
 	Key string
-	// User is the user whose operation it is. Empty: it belongs to no user. More than 64 bytes are
-	// stored as a hash.
+	// User is the user whose operation it is. Empty: it belongs to no user. More than 64 bytes are stored as a hash.
 	User string
-	// Fingerprint tells a retry from a reuse of the Key: a call with the same Key and another
-	// Fingerprint is refused ([codes.KeyReused]). It may be the message or a digest of it; more
-	// than 64 bytes are stored as a hash, and under [Config].Seal any number as an HMAC. If all calls leave it empty, the Key
-	// alone decides.
+	// Fingerprint tells a retry from a reuse of the Key: a call with the same Key and another Fingerprint is refused
+	// ([codes.KeyReused]). It may be the message or a digest of it. More than 64 bytes are stored as a hash; under [Config].Seal
+	// any number is stored as an HMAC. If all calls leave it empty, the Key alone decides.
 	Fingerprint string
 }
 
@@ -71,41 +70,45 @@ type Call struct {
 type Result[T any] struct {
 	// Value is what the function returned, now or the first time.
 	Value T
-	// Replayed says that the function ran for an earlier call, and that Value was stored then.
+	// Replayed says that the function ran for an earlier call, and Value was stored then.
 	Replayed bool
 	// Attempt is the number of the run that this call made; 0 if it made none.
 	Attempt uint64
 }
 
-// Do runs fn once for call, under the policy of t, and stores its value: as it is if T is []byte, else
-// as JSON (a [json.RawMessage] as it is, too). What JSON leaves out of a T (unexported fields, say) is not replayed. A value that can't be
-// encoded, or that would be another one when it is replayed, is returned, but not stored. Such values are: one whose JSON, decoded as a T
-// and encoded again, is different (a string that is not UTF-8, wherever in the value; use []byte for it); one with an interface that
-// would hold another type (bytes, an int, a time or a struct in an any); and a struct that has unexported fields only. If fn
-// returns an error, Do returns it as it is, and the run has failed (see [Record].OnFailure).
+// Do runs fn once for call, under the policy of t, and stores its value: unchanged if T is []byte or [json.RawMessage], otherwise
+// as JSON. What JSON leaves out of a T (unexported fields, say) is not replayed. If fn returns an error, Do returns it unchanged,
+// and the run has failed (see [Record].OnFailure).
+//
+// A value that can't be encoded, or that would change when it is replayed, is returned, but not stored. Such values are:
+//
+//   - one whose JSON, decoded as a T and encoded again, is different, such as a string anywhere in it that is not UTF-8 (use []byte
+//     for it);
+//   - one with an interface that would hold another type (bytes, an int, a time or a struct in an any);
+//   - a struct that has only unexported fields.
 //
 // If ctx has ended before the call, Do returns its error and does nothing.
 //
-// fn gets a context from which [RunFrom] returns the run. The context ends when ctx ends (or [TaskPolicy].Linger later), when the lease
-// is lost, and at a shutdown.
+// fn gets a context from which [RunFrom] returns the run. The context ends when ctx ends (or [TaskPolicy].Linger later), when the
+// lease is lost, and at a shutdown.
 //
 // A call without a Key, under [Optional], has no run: fn is called each time, its value is not stored, and its context is that of
-// ctx, with a run that is [Run.Unprotected]. The same holds under [TaskPolicy].FailOpen, when the store has failed.
+// ctx, with a run that is [Run.Unprotected]. The same applies under [TaskPolicy].FailOpen, when the store has failed.
 //
-// A duplicate gets the stored value, or an error that errors.Is a [codes.Code] and is a *[Refusal]:
+// A duplicate gets the stored value, or an error that is a *[Refusal] and, to errors.Is, a [codes.Code]:
 //
-//   - [codes.InProgress]: another call runs, and [TaskPolicy].Duplicate does not wait, its limit is reached,
-//     or ctx has ended.
+//   - [codes.InProgress]: another call runs, and [TaskPolicy].Duplicate does not wait, its limit is reached, or ctx has ended.
 //   - [codes.Duplicate]: the operation is done, under [Reject].
 //   - [codes.Uncertain], [codes.KeyReused]: see there.
-//   - [codes.ResultUnavailable]: the operation is done, but the value was not stored, because it had more
-//     than [TaskPolicy].ResultLimit bytes or could not be encoded without a loss; or it can't be opened ([ErrSealed]), or decoded as a T.
+//   - [codes.ResultUnavailable]: the operation is done, but there is no value for this call. It was not stored, because it had more
+//     than [TaskPolicy].ResultLimit bytes or could not be encoded without a loss; or it can't be opened ([ErrSealed]), or decoded
+//     as a T.
 //
 // Other refusals without a run are [codes.KeyMissing] (call.Key is empty, and required), [codes.StoreUnavailable] and
 // [codes.ShuttingDown] (after [Engine.Drain]).
 //
-// Within fn, a Do with the same task, call and context belongs to the same run, and just calls its
-// function. With another task of the same name and the same call it gets [codes.GuardConflict].
+// Within fn, a Do with the same task, call and context belongs to the same run, and simply calls its function. A Do with another
+// task of the same name and the same call gets [codes.GuardConflict].
 func Do[T any](ctx context.Context, t *Task, call Call, fn func(ctx context.Context) (T, error)) (Result[T], error) {
 	var r Result[T]
 	op := taskCall{guard: t.guard, call: call}
@@ -244,7 +247,7 @@ func marshals(t reflect.Type) bool {
 	return t.Implements(reflect.TypeFor[json.Marshaler]()) || t.Implements(reflect.TypeFor[encoding.TextMarshaler]())
 }
 
-var errLossy = errors.New("idem: the value would be replayed as another one: a round trip through JSON changes it, or a type in it")
+var errLossy = errors.New("idem: the value would change when it is replayed: a round trip through JSON changes it, or a type in it")
 
 // taskCall is one call of Do, whatever its type of values.
 type taskCall struct {

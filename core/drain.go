@@ -5,15 +5,13 @@ import (
 	"time"
 )
 
-// Drain prepares a shutdown. From now on a request that would run is refused with 503 shutting_down
-// ([codes.ShuttingDown]); duplicates of finished operations are still answered. Drain waits for the runs
-// that have begun, and returns nil when the last one is settled. Runs whose records the store has not taken yet ([Unsettled]) are among
-// them; Drain has the store asked at once.
+// Drain prepares a shutdown. From now on a request that would run is refused with 503 shutting_down ([codes.ShuttingDown]).
+// Duplicates of finished operations are still answered. Drain waits for the runs that have begun, and returns nil when the last one
+// is settled. That includes unsettled runs ([Unsettled]), which Drain tries to settle at once.
 //
-// When ctx ends first, Drain gives up what is unsettled ([RunUnfinished]). It ends the contexts of the runs that are left, with
-// [ErrShutdown], gives them [Config.StoreTimeout] to finish, and returns context.Cause(ctx). The engine begins no more runs
-// after that. Drain may be called more than once, also concurrently. Call it before the server's
-// Shutdown, with the same context.
+// When ctx ends first, Drain gives up unsettled runs ([RunUnfinished]). It ends the contexts of the remaining runs with
+// [ErrShutdown], gives them [Config.StoreTimeout] to finish, and returns context.Cause(ctx). The engine begins no more runs after
+// that. Drain may be called more than once, also concurrently. Call it before the server's Shutdown, with the same context.
 func (e *Engine) Drain(ctx context.Context) error {
 	l := &e.runs
 	l.mu.Lock()

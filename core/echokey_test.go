@@ -157,7 +157,8 @@ func TestWhatAGuardAddsIsExposed(t *testing.T) {
 	for _, name := range safelisted { // so are the handler's own fields, which are its service's to expose
 		delete(seen, name)
 	}
-	exposed := []string{core.ReplayedHeader, core.RefusedHeader, core.DefaultKeyHeader, core.ExpiresHeader, "Retry-After"} // docs/cors.md
+	// See docs/clients.md.
+	exposed := []string{core.ReplayedHeader, core.RefusedHeader, core.DefaultKeyHeader, core.ExpiresHeader, "Retry-After"}
 	for name := range seen {
 		require.Contains(t, exposed, name)
 	}

@@ -15,9 +15,9 @@ import (
 	"github.com/idem-go/idem/core/store/memstore"
 )
 
-// Engine holds what all guards of a service share: the store, the hooks, and the renewal of leases. Build
-// it once, with [New]. It is safe for concurrent use. It need not be closed: without runs and waiters it has no
-// goroutines. ([Engine.Drain] ends what it does about unsettled runs.)
+// Engine holds what all guards of a service share: the store, the hooks, and the renewal of leases. Build it once, with [New]. It
+// is safe for concurrent use. It need not be closed: without runs and waiters it has no goroutines. ([Engine.Drain] ends the work
+// on unsettled runs.)
 type Engine struct {
 	shown
 	store        *sealed.Store      // around that of the Config

@@ -11,9 +11,8 @@ import (
 	"github.com/idem-go/idem/core/store"
 )
 
-// Guard is a policy compiled by an engine; adapters mount it. It may be mounted on any number of routes,
-// because the route is a part of the key (but under [SignedEvent], where an event runs once on all of them). It is safe for
-// concurrent use.
+// Guard is a policy compiled by an engine; adapters mount it. It may be mounted on any number of routes, because the route is a
+// part of the key. (Under [SignedEvent] it is not: an event runs once on all of them.) It is safe for concurrent use.
 type Guard struct {
 	engine        *Engine
 	policy        Policy    // with defaults filled in
@@ -166,7 +165,7 @@ func (g *Guard) compile(f *faults) (*Guard, error) {
 		g.running.Detail = "The same operation is being carried out."
 	}
 	g.refused, g.refusedFailed = refusal(codes.Duplicate), refusal(codes.Duplicate)
-	g.refusedFailed.Detail = "This operation has just been tried, and did not succeed."
+	g.refusedFailed.Detail = "This operation was tried just now and did not succeed."
 	if message := p.Duplicate.message; message != "" {
 		g.refused.Detail, g.refusedFailed.Detail = message, message
 	}

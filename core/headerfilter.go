@@ -5,21 +5,21 @@ import (
 	"strings"
 )
 
-// HeaderFilter says which header fields of a response are stored. The zero HeaderFilter
-// stores all end-to-end fields but Set-Cookie, Date, request ids and trace ids.
+// HeaderFilter says which header fields of a response are stored. The zero HeaderFilter stores all end-to-end fields except
+// Set-Cookie, Date, request ids and trace ids.
 //
-// Hop-by-hop fields (RFC 9110, section 7.6.1, and the fields that Connection names), Content-Length and
-// the fields that an engine adds are never stored: they belong to one message, and a replay gets its own.
+// Hop-by-hop fields (RFC 9110, section 7.6.1, and the fields that Connection names), Content-Length and the fields that an engine
+// adds are never stored: they belong to one message, and a replay gets its own.
 type HeaderFilter struct {
 	only  bool
 	names []string
 }
 
-// DropHeaders stores what the zero filter stores, except names.
+// DropHeaders stores what the zero filter stores, except the named fields.
 func DropHeaders(names ...string) HeaderFilter { return HeaderFilter{names: names} }
 
-// KeepHeaders stores names and nothing else; without arguments it stores nothing. It may name fields that
-// the zero filter drops, such as Set-Cookie.
+// KeepHeaders stores only the named fields; without arguments it stores nothing. It may name fields that the zero filter drops,
+// such as Set-Cookie.
 func KeepHeaders(names ...string) HeaderFilter { return HeaderFilter{only: true, names: names} }
 
 // Header fields of answers.

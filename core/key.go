@@ -12,12 +12,12 @@ import (
 	"github.com/idem-go/idem/core/store"
 )
 
-// Key is the identity of an operation, as stored. It may name a user, so it prints as a short digest:
-// by package fmt with every verb but %p, by log/slog, and as JSON, also as the key of a map. [Key.Raw] is the
-// whole key. Equal keys are ==. The zero Key is no key, and prints as nothing.
+// Key is the identity of an operation, as stored. It may name a user, so it prints as a short digest: with package fmt and every
+// verb except %p, with log/slog, and as JSON, even as the key of a map. [Key.Raw] is the whole key. Equal keys are ==. The zero Key
+// is no key, and prints as nothing.
 //
-// Package fmt can't call the methods of an unexported field: a struct that has a Key in one, and is
-// printed whole, shows it.
+// Package fmt can't call the methods of an unexported field: a struct that has a Key in one, and is printed whole, shows the whole
+// key.
 type Key struct{ raw string }
 
 // Raw returns the key as the store has it. Do not log it.
@@ -63,9 +63,9 @@ func (f *httpOperation) identify() identity {
 	return id
 }
 
-// Key derives the key and the fingerprint of a request as Serve would, without calling the store. r has
-// its Body filled in, and its Caller and Consumed if a verifier has set them. The error is a *[Refusal].
-// A request that needs no key and has none has the zero Key.
+// Key derives the key and the fingerprint of a request as [Guard.Serve] would, without calling the store. r has its Body filled in,
+// and its Caller and Consumed if a verifier has set them. The error is a *[Refusal]. A request that needs no key and has none has
+// the zero Key.
 func (g *Guard) Key(r *Request) (key Key, fingerprint string, err error) {
 	f := httpOperations.Get().(*httpOperation)
 	own := f.req.PathParams
@@ -283,9 +283,9 @@ func (f *httpOperation) count(names []string) {
 	}
 }
 
-var errCheckedKey = errors.New("idem: the function of CheckKey does not take the key")
+var errCheckedKey = errors.New("idem: the function of CheckKey rejects the key")
 
-var errPreforked = errors.New("idem: the application runs as several processes (Prefork), and the store is one of each process; " +
+var errPreforked = errors.New("idem: the application runs as several processes (Prefork), and each process has a store of its own; " +
 	"set Config.Store to one that they share")
 
 func (g *Guard) findUser(r *Request) (User, error) {

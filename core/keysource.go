@@ -81,9 +81,9 @@ func (Presence) isHeaderPresence() {}
 
 type orParams uint8
 
-// OrParams makes a request without a key an operation of its parameters, as [Params] does with the same options, and with the
-// defaults of a Policy that has Params: it is kept for a minute, say. A request with a key and one without are two
-// operations. It is for [Header] only.
+// OrParams makes the key of a request without an Idempotency-Key from its parameters, as [Params] does with the same options. Such
+// a request has the defaults of a Policy that has Params: its result is kept for a minute, for example. A request with a key and
+// one without are two operations. OrParams is for [Header] only.
 const OrParams orParams = 0
 
 func (orParams) isHeaderPresence() {}
@@ -118,9 +118,9 @@ func (o KeyOption) ofFunc(k *funcKey)        { o(&k.chosenKey) }
 func (o headerOption) ofHeader(k *headerKey) { o(k) }
 func (p Presence) ofFunc(k *funcKey)         { k.presence = p }
 
-// Params makes the key of the digest of all parameters that are not excluded: path parameters, query,
-// form fields, files, JSON, or the raw body; and of the header fields and the media type that count, see
-// [RequestHeaders]. Without [ExcludeOnly] and [Fields], the default names (see [Exclude]) are excluded.
+// Params makes the key from the digest of all parameters that are not excluded: path parameters, query, form fields, files, JSON,
+// or the raw body. The header fields and the media type that count are part of it, see [RequestHeaders]. Without [ExcludeOnly] and
+// [Fields], the default names (see [Exclude]) are excluded.
 func Params(options ...ParamsOption) KeySource {
 	k := new(paramsKey)
 	for _, o := range options {
@@ -129,11 +129,10 @@ func Params(options ...ParamsOption) KeySource {
 	return KeySource{source: k}
 }
 
-// Fields makes the key of the values at paths in the query, the form or the JSON body, of the path
-// parameters, and of the header fields and the media type that count (see [RequestHeaders]). All
-// else may differ between two requests for one operation. Paths are as for [Exclude]. Excluded paths are left
-// out within the fields, the default names are not. A request without any
-// of the fields, also because its body is neither JSON nor a form, gets 400 key_missing.
+// Fields makes the key from the values at paths in the query, the form or the JSON body, from the path parameters, and from the
+// header fields and the media type that count (see [RequestHeaders]). Everything else may differ between two requests for one
+// operation. Paths are written as for [Exclude]. Excluded paths are left out within the fields; the default names are not. A
+// request without any of the fields, for example because its body is neither JSON nor a form, gets 400 key_missing.
 func Fields(paths ...string) ParamsOption {
 	return paramsOption(func(k *paramsKey) {
 		k.faultIf(len(paths) == 0, "Fields names no field")
@@ -141,11 +140,10 @@ func Fields(paths ...string) ParamsOption {
 	})
 }
 
-// Header takes the key from the Idempotency-Key header field (draft-ietf-httpapi-idempotency-key-header): an RFC 8941
-// string or a bare token, of at most 255 bytes. Both spellings of one text are one key. The parameters become the
-// fingerprint, also those with a default name (see [Exclude]): with another latitude it is another delivery. Parameters
-// that a verifier has consumed do not count, because a retry is signed anew. Other parameters under a known key are
-// refused with 422 key_reused.
+// Header takes the key from the Idempotency-Key header field (draft-ietf-httpapi-idempotency-key-header): an RFC 8941 string or a
+// bare token, of at most 255 bytes. Both spellings of one text are one key. The parameters become the fingerprint, including those
+// with a default name (see [Exclude]): a delivery to another latitude is another delivery. Parameters that a verifier has consumed
+// do not count, because a retry is signed anew. Other parameters under a known key are refused with 422 key_reused.
 func Header(p HeaderPresence, options ...HeaderOption) KeySource {
 	k := &headerKey{presence: p}
 	k.field = DefaultKeyHeader
@@ -158,24 +156,24 @@ func Header(p HeaderPresence, options ...HeaderOption) KeySource {
 // DefaultKeyHeader is the header field that [Header] reads.
 const DefaultKeyHeader = "Idempotency-Key"
 
-// Named reads the key of [Header] from another header field, which can't be Host.
+// Named reads the key of [Header] from another header field. The field can't be Host.
 func Named(field string) HeaderOption {
 	return headerOption(func(k *headerKey) { k.field = http.CanonicalHeaderKey(field) })
 }
 
-// EchoKey adds header fields to the handler's answers and to replays: the client's key, in the field from which
-// [Header] reads it, and, if the result is kept, when it will be forgotten ([ExpiresHeader]). A response that was sent
-// in part before its handler returned does not get them. Fields of these names are never stored, nor are those that
-// guards further in add: a duplicate may have another key.
+// EchoKey adds header fields to the handler's answers and to replays: the client's key, in the field from which [Header] reads it,
+// and, if the result is kept, when it will be forgotten ([ExpiresHeader]). A response that was sent in part before its handler
+// returned does not get them. Fields of these names are never stored, even if an inner guard has added them: a duplicate may have
+// another key.
 func EchoKey() HeaderOption { return headerOption(func(k *headerKey) { k.echo = true }) }
 
-// IgnoreFingerprint makes the key alone decide: other parameters under a known key are a duplicate.
+// IgnoreFingerprint makes the key alone decide: a request with a known key and other parameters is a duplicate.
 func IgnoreFingerprint() KeyOption {
 	return func(k *chosenKey) { k.ignoreFingerprint = true }
 }
 
-// CheckKey refuses a key for which valid is false with 400 key_invalid, before the store is asked. It is for APIs that say what a key
-// looks like. valid gets the key as [Header] reads it, without quotes, and must be safe for concurrent use.
+// CheckKey refuses a key for which valid returns false with 400 key_invalid, before the store is asked. It is for APIs that define
+// the form of keys. valid gets the key as [Header] reads it, without quotes, and must be safe for concurrent use.
 func CheckKey(valid func(key string) bool) KeyOption {
 	return func(k *chosenKey) {
 		k.faultIf(valid == nil, "CheckKey was given no function")
@@ -183,9 +181,9 @@ func CheckKey(valid func(key string) bool) KeyOption {
 	}
 }
 
-// ScopeKey makes keys mean something within a scope only: the same key in another scope is another operation, not a reuse. Without
-// it the scope of a key is the user and the route's pattern. of returns the scope of a request, which has its Body: an account that the
-// body names, or a part of the path. It must be safe for concurrent use. A digest of the scope is a part of the stored key.
+// ScopeKey narrows the scope in which a key is unique: the same key in another scope is another operation, not a reuse. Without it
+// the scope of a key is the user and the route's pattern. of returns the scope of a request, which has its Body: an account that
+// the body names, or a part of the path. of must be safe for concurrent use. A digest of the scope is a part of the stored key.
 func ScopeKey(of func(r *Request) string) KeyOption {
 	return func(k *chosenKey) {
 		k.faultIf(of == nil, "ScopeKey was given no function")
@@ -193,9 +191,9 @@ func ScopeKey(of func(r *Request) string) KeyOption {
 	}
 }
 
-// Func takes the key from fn, which must be safe for concurrent use. An empty key is refused as missing (400
-// key_missing) unless the options say [Optional]; an error, or a key of more than 255 bytes, as malformed (400 key_invalid; only the
-// observer gets the error). The key may have any bytes. The parameters become the fingerprint.
+// Func takes the key from fn, which must be safe for concurrent use. An empty key is refused as missing (400 key_missing) unless
+// the options contain [Optional]. An error, or a key of more than 255 bytes, is refused as malformed (400 key_invalid); only the
+// observer gets the error. The key may contain any bytes. The parameters become the fingerprint.
 func Func(fn func(r *Request) (string, error), options ...FuncOption) KeySource {
 	k := &funcKey{name: "func", fn: fn}
 	k.faultIf(fn == nil, "Func was given no function")
@@ -209,9 +207,10 @@ func (k *funcKey) with(options []FuncOption) KeySource {
 	return KeySource{source: k}
 }
 
-// BodyKey takes the key from the member called name of the JSON object that is the body: a string of 1 to 255 bytes. It is left out
-// of the fingerprint. A request without it, or whose body is no JSON, is refused with 400 key_missing, unless the options say
-// [Optional]; a member that is no such string, and JSON that is malformed (with two members of one name, say), with 400 key_invalid.
+// BodyKey takes the key from the member called name of the JSON object that is the body: a string of 1 to 255 bytes. The member is
+// left out of the fingerprint. A request without it, or whose body is not JSON, is refused with 400 key_missing, unless the options
+// contain [Optional]. A member that is no such string, and malformed JSON (with two members of one name, say), are refused with 400
+// key_invalid.
 func BodyKey(name string, options ...FuncOption) KeySource {
 	k := &funcKey{name: "body-key"}
 	k.path = strings.NewReplacer(`\`, `\\`, ".", `\.`, "*", `\*`).Replace(name)
@@ -246,18 +245,15 @@ func BodyKey(name string, options ...FuncOption) KeySource {
 
 var errBodyKey = errors.New("idem: the member that holds the key is no string, or the JSON is malformed")
 
-// CallerEvent takes the key from the id of the event that a signed request reports, so that all deliveries of
-// an event are one operation. The id comes from [WithCallerEvent]; the adapters' Verify sets it for webhooks,
-// see sign.Verified.EventID. The sender has signed it: an unsigned header field can't make an event run
-// again. [SignedEvent] is a policy for receivers of webhooks.
+// CallerEvent takes the key from the id of the event that a signed request reports, so that all deliveries of an event are one
+// operation. The id comes from [WithCallerEvent]; the adapters' Verify sets it for webhooks, see sign.Verified.EventID. The sender
+// has signed the id: an unsigned header field can't make an event run again. [SignedEvent] is a policy for receivers of webhooks.
 //
-// A request without an id is refused with 400 key_missing. A request whose route has no pattern
-// ([Request].Unmatched, so also below an outer http.StripPrefix) is refused with 400 key_invalid: its path, which is
-// not signed, would be a part of the key.
+// A request without an id is refused with 400 key_missing. A request whose route has no pattern ([Request].Unmatched, so also
+// inside http.StripPrefix) is refused with 400 key_invalid: otherwise its path, which is not signed, would be a part of the key.
 //
-// The parameters become the fingerprint: the same event with another query, or with another value of one of
-// [RequestHeaders], is refused with 422 key_reused. [IgnoreFingerprint] is for senders whose
-// bodies differ from one delivery to the next.
+// The parameters become the fingerprint: the same event with another query, or with another value of one of the [RequestHeaders],
+// is refused with 422 key_reused. [IgnoreFingerprint] is for senders whose bodies differ from one delivery to the next.
 func CallerEvent(options ...FuncOption) KeySource {
 	return Func(func(r *Request) (string, error) {
 		if r.Unmatched {
@@ -270,8 +266,8 @@ func CallerEvent(options ...FuncOption) KeySource {
 // EventOption is an option of [SignedEvent]: [CompareContent].
 type EventOption func(*eventKey)
 
-// CompareContent refuses an event whose content has changed with 422 key_reused. The content is all parameters; options
-// say which count. Without it only the id counts.
+// CompareContent refuses an event whose content has changed with 422 key_reused. The content is all parameters; options say which
+// count. Without CompareContent only the id counts.
 func CompareContent(options ...Option) EventOption {
 	return func(k *eventKey) {
 		if k.content == nil {

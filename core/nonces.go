@@ -17,10 +17,10 @@ type Nonces struct{ engine *Engine }
 // Nonces returns the nonces of the engine's store.
 func (e *Engine) Nonces() *Nonces { return &Nonces{e} }
 
-// Use marks nonce as used by the key called keyID for ttl, which must be more than zero, and reports whether
-// it was unused. It is one atomic step of the store: of concurrent calls exactly one returns true. An error
-// (of the store, ctx, or the deadline [Config].StoreTimeout) means that it is not known whether the nonce
-// was unused, nor whether it is marked now. The strings are not kept.
+// Use marks nonce as used by the key called keyID for ttl, which must be greater than zero, and reports whether it was unused. It
+// is one atomic step of the store: exactly one of several concurrent calls returns true. After an error (of the store, ctx, or the
+// deadline [Config].StoreTimeout) it is not known whether the nonce was unused, nor whether it is marked now. The strings are not
+// kept.
 func (n *Nonces) Use(ctx context.Context, keyID, nonce string, ttl time.Duration) (unused bool, err error) {
 	e, calling := n.engine, ctx
 	if !e.can.Local {
@@ -40,7 +40,7 @@ func (n *Nonces) Use(ctx context.Context, keyID, nonce string, ttl time.Duration
 }
 
 // Limits returns half of the store's [store.Capabilities].Capacity, because the other half is for the records of operations, and
-// true: Use has a deadline of its own. A capacity of zero means that nobody knows.
+// true, because Use has a deadline of its own. A capacity of zero means that it is not known.
 func (n *Nonces) Limits() (capacity int, ownTimeout bool) {
 	return (n.engine.can.Capacity + 1) / 2, true
 }

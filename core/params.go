@@ -25,21 +25,20 @@ func (k *parameters) faultIf(bad bool, problem string) {
 	}
 }
 
-// Exclude leaves out the values at paths, and under [Params] the default names as well. Path parameters
-// always count.
+// Exclude leaves out the values at paths, and under [Params] the default names as well. Path parameters always count.
 //
-// The default names are these, in any case, with or without _ and -, at the top level of the query, a form and a JSON object:
+// The default names are these, in upper or lower case, with or without _ and -, at the top level of the query, a form and a JSON
+// object:
 //
 //   - timestamp, ts, _t, requestTime and nonce never count.
-//   - sign and signature do not count beside one of these, but _t: they sign this try. Without one they count. (What a verifier has
-//     consumed never counts, and is not one of these.)
-//   - lat, lng, lon, latitude and longitude do not count if anything else of the query or body does: they say where the client
-//     was. If nothing else counts, they are what the request is about, and count.
+//   - sign and signature do not count if one of these (except _t) is there: then they sign this try. Otherwise they count. (A name
+//     that a verifier has consumed never counts, and is not one of these.)
+//   - lat, lng, lon, latitude and longitude do not count if anything else of the query or body does: then they say where the client
+//     was. If nothing else counts, the request is about them, and they count.
 //
-// A path is made of member names and array indices joined by dots, and matches
-// exactly, case included: "device.gps", "items.*.ts", "**.traceId". "*" stands for
-// any one segment, "**" for any number of them; `\.` is a dot within a name. In a
-// query or form, a whole name is one segment.
+// A path consists of member names and array indices joined by dots, and matches exactly, including case: "device.gps",
+// "items.*.ts", "**.traceId". "*" stands for any one segment, "**" for any number of them; `\.` is a dot within a name. In a query
+// or form, a whole name is one segment.
 func Exclude(paths ...string) Option {
 	return func(k *parameters) { k.excluded = append(k.excluded, paths...) }
 }
@@ -50,17 +49,17 @@ func ExcludeOnly(paths ...string) ParamsOption {
 	return paramsOption(func(k *paramsKey) { k.onlyExcluded, k.excluded = true, append(k.excluded, paths...) })
 }
 
-// RequestHeaders makes the header fields called names count as parameters, such as Upload-Offset or X-Amz-Target. The
-// preconditions and ranges of RFC 9110 (If-Match, If-None-Match, If-Modified-Since, If-Unmodified-Since, If-Range,
-// Range, Content-Range) and the media type of the body always count.
+// RequestHeaders makes the named header fields count as parameters, such as Upload-Offset or X-Amz-Target. The preconditions and
+// ranges of RFC 9110 (If-Match, If-None-Match, If-Modified-Since, If-Unmodified-Since, If-Range, Range, Content-Range) and the
+// media type of the body always count.
 func RequestHeaders(names ...string) Option {
 	return func(k *parameters) { k.headers = append(k.headers, names...) }
 }
 
-// WithoutFiles leaves files of a multipart form out of the parameters.
+// WithoutFiles leaves out the files of a multipart form.
 func WithoutFiles() Option { return func(k *parameters) { k.withoutFiles = true } }
 
-// WithoutFileNames leaves only the names of files out; a file counts by its field and content.
+// WithoutFileNames leaves out only the names of files: a file counts by its field and content.
 func WithoutFileNames() Option { return func(k *parameters) { k.withoutFileNames = true } }
 
 // compileParameters checks and compiles k, and the fields of the policy that say how parameters are compared.
@@ -83,7 +82,7 @@ func (g *Guard) compileParameters(f *faults, k *parameters) {
 		f.addIf(len(k.headers) > 0, "Key", without, "RequestHeaders")
 	case p.Compare == RawBody:
 		f.addIf(!g.chosen(), "Compare", "is for keys that somebody has chosen: Header, Func, BodyKey, CallerEvent")
-		without = "%s: Compare is RawBody, of which nothing is left out; leave one of the two out"
+		without = "%s: Compare is RawBody, which counts the whole body; leave one of the two out"
 	}
 	if without != "" {
 		f.addIf(len(k.excluded) > 0, "Key", without, "Exclude")
@@ -152,7 +151,7 @@ func compilePaths(f *faults, option string, paths []string) *canon.Paths {
 		for i, path := range paths {
 			for j, other := range paths {
 				if i != j && canon.Covers(other, path) && (j < i || !canon.Covers(path, other)) {
-					f.add("Key", "%s: %q has no effect beside %q; leave it out", option, path, other)
+					f.add("Key", "%s: %q has no effect, because %q covers it; leave it out", option, path, other)
 					break
 				}
 			}

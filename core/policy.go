@@ -8,108 +8,103 @@ import (
 	"github.com/idem-go/idem/core/internal/canon"
 )
 
-// Policy says how a route is protected. The zero Policy makes the key of the parameters, replays to duplicates, has a
-// lease of 30 seconds, keeps a success for a minute (that of a PUT or DELETE not at all, see [Record].OnSuccess) and
-// forgets a failure. It needs a user source, here or in [Config.User].
+// Policy says how a route is protected. The zero Policy makes the key from the parameters, replays to duplicates, has a lease of 30
+// seconds, keeps a success for a minute (that of a PUT or DELETE not at all, see [Record].OnSuccess), and forgets a failure. It
+// needs a user source, here or in [Config.User].
 //
-// A Policy is a plain value: copy it, change fields, and compile it with [Engine.Guard]. A setting that has no effect in
-// its policy is a fault. What is not HTTP has a [TaskPolicy].
+// A Policy is a plain value: copy it, change fields, and compile it with [Engine.Guard]. A setting that has no effect in its policy
+// is a fault. For operations that are not HTTP requests there is [TaskPolicy].
 type Policy struct {
-	// Name appears in logs, metrics, records and error messages. [Token] requires it: there it is the purpose of the tokens. So does
-	// [SignedEvent]: all guards of one name have the same events. For other keys it is no part of the key, and empty means params,
+	// Name appears in logs, metrics, records and error messages. [Token] requires it as the purpose of the tokens. [SignedEvent]
+	// requires it, too: all guards of one name share their events. For other keys it is no part of the key, and empty means params,
 	// client-key ([Header]), body-key ([BodyKey]) or func ([Func], [CallerEvent]).
 	Name string
 
 	// Key is where the identity of an operation comes from, and which parameters count. Zero: [Params].
 	Key KeySource
 
-	// Compare says how the parameters of two requests with one key are compared, where somebody has chosen the key: [Header], [Func],
-	// [BodyKey], [CallerEvent], [CompareContent]. Zero: by what they mean, see [Params].
+	// Compare says how the parameters of two requests with one key are compared, for keys that somebody has chosen: [Header],
+	// [Func], [BodyKey], [CallerEvent], [CompareContent]. Zero: by what they mean, see [Params].
 	Compare Comparison
 
-	// User tells callers apart. Zero: [Config.User] and the verified caller, see there. One of the
-	// two fields must be set, if only to [SharedByAllCallers].
+	// User tells callers apart. Zero: [Config.User], combined with the verified caller as described there. One of the two fields
+	// must be set, even if only to [SharedByAllCallers].
 	User UserSource
 
 	// Duplicate is what a duplicate gets. Zero: [Replay].
 	Duplicate Duplicate
 
-	// Record says how long the operation's record is kept, and what becomes of it. Its fields are also those of
-	// the Policy: policy.Lease.
+	// Record says how long the operation's record is kept, and what becomes of it. Its fields are also fields of the Policy:
+	// policy.Lease.
 	Record
 
-	// RefuseExpired is for how much longer a key is known than its result is kept. From the end of Retention on its record has no
-	// result, and requests with the key are refused with 410 key_expired, whatever their parameters; without RefuseExpired the first
-	// of them would run. The same holds for a failure that is kept, but not for what an operator settles, who says how long that is
-	// kept. It is for keys that somebody has chosen: [Header], [Func], [BodyKey], [CallerEvent]; a [SignedEvent] is not refused, its
-	// sender gets 200 without a body. The store must declare Outlive (see store.Capabilities). Zero: a key is forgotten with its result.
+	// RefuseExpired is how long a key is remembered after its result has been dropped. Once Retention has passed, the record has no
+	// result, and requests with the key are refused with 410 key_expired, whatever their parameters. Without RefuseExpired the
+	// first of them would run. The same applies to a failure that is kept, but not to what an operator settles, who says how long
+	// that is kept. It works with keys that somebody has chosen: [Header], [Func], [BodyKey], [CallerEvent]. A [SignedEvent] is not
+	// refused: its sender gets 200 without a body. The store must declare Outlive (see store.Capabilities). Zero: a key is
+	// forgotten with its result.
 	RefuseExpired time.Duration
 
-	// Failed decides whether a response is a failure. Nil: [FailedByAnyError] if the key is made of
-	// parameters or is a token, because the caller can't choose another key, and the form that got
-	// 402 must run after a top-up; each status but 2xx for a [SignedEvent]; else [FailedByStatus]. The response is valid only during the
-	// call and must not be changed. Its Body is not the whole body if it was streamed or over
-	// ResponseLimit. Failed is called concurrently.
+	// Failed decides whether a response is a failure. Nil: every status but 2xx is one for a [SignedEvent]; [FailedByAnyError]
+	// decides if the key is made of parameters or is a token, because the caller can't choose another key (a form refused with 402
+	// must be able to run again once the account is topped up); otherwise [FailedByStatus] decides. The response is valid only
+	// during the call and must not be changed. Its Body is incomplete if the response was streamed or exceeds ResponseLimit. Failed
+	// is called concurrently.
 	//
-	// Failures in any case, without a call of Failed, are: a panic; an error that nothing has
-	// rendered; a refusal ([RefusedHeader]), whoever made it; and nothing written by a handler
-	// whose context has ended.
+	// The following are failures in any case, without a call of Failed: a panic; an error that nothing has rendered; a refusal
+	// ([RefusedHeader]), whoever made it; and a handler that writes nothing after its context has ended.
 	Failed func(*Response) bool
 
-	// Authorize is called before a stored response is replayed, because the caller may have lost
-	// its rights since. An error refuses with 403 not_authorized; only the observer gets the
-	// error. It is called concurrently. Nil: replays need no permission.
+	// Authorize is called before a stored response is replayed, because the caller may have lost its rights since. An error refuses
+	// with 403 not_authorized; only the observer sees the error. It is called concurrently. Nil: replays need no permission.
 	Authorize func(ctx context.Context, r *Request) error
 
 	// Refuse makes the answers of refusals under this policy, for routes whose protocol has an error format of its own. It is
-	// called as [Config.Refuse] is, and that is asked if the answer is nil. Nil: [Config.Refuse].
+	// called as [Config.Refuse] is. If its answer is nil, [Config.Refuse] is asked. Nil: [Config.Refuse].
 	Refuse func(ctx context.Context, r *Refusal) *Response
 
-	// Replayed makes the answer to a duplicate of the stored response, for protocols that mark a replay in the body, or answer with
-	// something of the duplicate. r has its Body. stored, which already has [ReplayedHeader], must not be changed, nor its Body; it is
-	// valid during the call only, as r is. A Status of zero in the answer means that of stored; [ReplayedHeader] is added in any case.
-	// A nil answer, or a nil Replayed, means stored. It is called concurrently.
+	// Replayed makes the answer to a duplicate from the stored response, for protocols that mark a replay in the body, or whose
+	// answer contains something of the duplicate. r has its Body. stored already has [ReplayedHeader]. Neither stored nor its Body
+	// may be changed, and r and stored are valid only during the call. A Status of zero in the answer means that of stored.
+	// [ReplayedHeader] is added in any case. A nil answer, or a nil Replayed, means stored. It is called concurrently.
 	Replayed func(ctx context.Context, r *Request, stored *Response) *Response
 
-	// FailOpen runs the handler unprotected when the store fails before the run, with the event
-	// [Unprotected]. Without it such a request gets 503. A duplicate of an unsettled run is answered from that all the
-	// same. It contradicts [Uncertain].
+	// FailOpen runs the handler unprotected when the store fails before the run, with the event [Unprotected]. Without it such a
+	// request gets 503. A duplicate of an unsettled run is still answered from its result. FailOpen contradicts [Uncertain].
 	FailOpen bool
 
-	// Linger is how much longer a run's context is valid when the client has left (the request's
-	// context ends with context.Canceled), so that the run finishes and its result is there for
-	// the retry. Zero: 1 minute; negative: the context ends at once. A deadline of the request, or
-	// another cause, always ends the run's context at once. So does the client's leaving after a
-	// part of the response was streamed to it.
+	// Linger is how long a run's context stays valid after the client has left (the request's context has ended with
+	// context.Canceled), so that the run finishes and its result is there for the retry. Zero: 1 minute. Negative: the context ends
+	// at once. A deadline of the request, or another cause, always ends the run's context at once. So does the client's leaving
+	// after a part of the response was streamed to it.
 	Linger time.Duration
 
-	// Digest is the digest algorithm for parameters. Zero: MD5. Under FIPS 140 it must be
-	// [SHA256]. Under [Config].Seal it is HMAC-SHA-256 in any case; set Digest to what it was before,
-	// as long as that has AllowUnsealed.
+	// Digest is the digest algorithm for parameters. Zero: MD5. Under FIPS 140 it must be [SHA256]. Under [Config].Seal the digest
+	// is always HMAC-SHA-256. While that has AllowUnsealed, leave Digest as it was before.
 	Digest Digest
 
-	// BodyLimit is the largest request body in bytes; a larger one gets 413. Zero: 1 MiB.
+	// BodyLimit is the largest request body, in bytes. A larger one gets 413. Zero: 1 MiB.
 	BodyLimit int64
 
-	// ResponseLimit is the largest response body in bytes that is held back, shown to Failed and
-	// stored. A larger response is sent, but not stored: duplicates get 409 result_unavailable.
-	// Zero: 1 MiB.
+	// ResponseLimit is the largest response body, in bytes, that is held back, shown to Failed and stored. A larger response is
+	// sent, but not stored: duplicates get 409 result_unavailable. Zero: 1 MiB.
 	ResponseLimit int
 
 	// StoredHeaders says which header fields of a response are stored. Zero: see [HeaderFilter].
 	StoredHeaders HeaderFilter
 }
 
-// TaskPolicy says how a kind of task is protected: messages, cron jobs, RPC. [Engine.Task] compiles it. The zero value
-// of each field but Name is sensible: it replays to duplicates, has a lease of 30 seconds, keeps a success for 24 hours,
-// and forgets a failure.
+// TaskPolicy says how a kind of task is protected: messages, cron jobs, RPC. [Engine.Task] compiles it. The zero value of each
+// field except Name is sensible: it replays to duplicates, has a lease of 30 seconds, keeps a success for 24 hours, and forgets a
+// failure.
 type TaskPolicy struct {
-	// Name is required: it is a part of the stored keys. So equal keys of different tasks are different operations,
-	// and two tasks of one name have the same operations. It appears in events and error messages.
+	// Name is required, because it is a part of the stored keys. Equal keys of tasks with different names are different operations.
+	// Two tasks of one name share their operations. Name appears in events and error messages.
 	Name string
 
 	// Presence says whether a call must have a [Call].Key. Zero: [Required], which refuses a call without one with key_missing.
-	// [Optional] runs its function unprotected, each time, with the event [Passed]. [OrParams] is for requests.
+	// [Optional] runs the function of such a call unprotected, each time, with the event [Passed]. [OrParams] is for requests only.
 	Presence Presence
 
 	// Duplicate is what a duplicate gets. Zero: [Replay].
@@ -121,15 +116,15 @@ type TaskPolicy struct {
 	// FailOpen runs the function unprotected when the store fails before the run, see [Policy].FailOpen.
 	FailOpen bool
 
-	// IgnoreFingerprint makes the key alone decide, whatever [Call].Fingerprint says. Without it another
-	// fingerprint under a known key is refused with key_reused.
+	// IgnoreFingerprint makes the key alone decide, whatever [Call].Fingerprint says. Without it a call with a known key and
+	// another fingerprint is refused with key_reused.
 	IgnoreFingerprint bool
 
-	// Linger is how much longer the context of a run is valid when the caller has left, see [Policy].Linger. Zero: it ends with
-	// the caller's.
+	// Linger is how long the context of a run stays valid after the caller has left, see [Policy].Linger. Zero: it ends with the
+	// caller's.
 	Linger time.Duration
 
-	// ResultLimit is the largest value in bytes that is stored, encoded as [Do] says. A larger one is returned, but
+	// ResultLimit is the largest value, in bytes, that is stored, encoded as [Do] describes. A larger one is returned, but
 	// duplicates get result_unavailable. Zero: 1 MiB.
 	ResultLimit int
 }
@@ -137,39 +132,35 @@ type TaskPolicy struct {
 // Record is the part of a policy that requests and tasks share: how long the record of an operation is kept, and
 // what becomes of it when a run ends.
 type Record struct {
-	// Lease is how long a claim is valid without renewal. While the handler runs, the engine renews
-	// it after each third of Lease. It bounds how long a crash blocks the operation. It may be
-	// longer than Retention. Zero: 30 s. At least 10 ms.
+	// Lease is how long a claim is valid without renewal. While the handler runs, the engine renews it after each third of Lease.
+	// So Lease bounds how long a crash blocks the operation. It may be longer than Retention. Zero: 30 s. At least 10 ms.
 	Lease time.Duration
 
-	// Retention is how long a finished result is kept. Zero: 1 minute if the key is made of
-	// parameters ([Params]), because a customer may well order the same again
-	// tomorrow; 96 h for a [SignedEvent]; 24 h for other keys ([Header], [Func], [CallerEvent], [Token], a [Task]). A PUT or
-	// DELETE may keep none, see OnSuccess.
+	// Retention is how long a finished result is kept. Zero: 1 minute if the key is made of parameters ([Params]), because a
+	// customer may well order the same again; 96 h for a [SignedEvent]; 24 h for other keys ([Header], [Func], [BodyKey],
+	// [CallerEvent], [Token], a [Task]). A PUT or DELETE may keep none, see OnSuccess.
 	Retention time.Duration
 
-	// RetainFromStart counts Retention from the start of the run. A run that takes longer than that
-	// leaves nothing behind (but see [Policy].RefuseExpired). False: from the end of the run.
+	// RetainFromStart counts Retention from the start of the run. A run that takes longer than Retention then leaves no record (but
+	// see [Policy].RefuseExpired). False: from the end of the run.
 	RetainFromStart bool
 
-	// OnSuccess and OnFailure say what becomes of the record of a run that has ended. Zero: a
-	// success is kept, a failure is released. A handler can decide otherwise about its own run,
-	// see [Run].
+	// OnSuccess and OnFailure say what becomes of the record of a run that has ended. Zero: a success is kept, a failure is
+	// released. A handler can decide otherwise about its own run, see [Run].
 	//
-	// If the key is made of parameters, and Retention, OnSuccess and OnFailure are all zero, a PUT or DELETE
-	// that succeeds is released as well. These methods are idempotent by themselves (RFC 9110, section
-	// 9.2.2), and a result that is kept would answer the third of "quantity 1", "2", "1" from the first.
-	// While the first runs, duplicates get what Duplicate says. Those in the process that wait at its end
-	// get its result; of those in another process exactly one runs next.
+	// If the key is made of parameters, and Retention, OnSuccess and OnFailure are all zero, a PUT or DELETE that succeeds is
+	// released as well. These methods are idempotent by themselves (RFC 9110, section 9.2.2), and a kept result would answer the
+	// third of "quantity 1", "2", "1" from the first. While the first runs, duplicates get what Duplicate says. Waiters in the same
+	// process get its result when it ends. Of the waiters in another process exactly one runs next.
 	OnSuccess, OnFailure Disposition
 
 	// Abandoned says what happens to an operation whose earlier run never finished. Zero: [TakeOver].
 	Abandoned Recovery
 
-	// RememberAbandoned is how long an abandoned run is remembered after its lease has passed,
-	// whatever the retention. For that time the next run is a takeover, and an uncertain outcome
-	// stays uncertain. A failure whose record is kept for the next attempt ([Run.Derive]) is remembered as long. An unsettled run is
-	// given up that long after its end. Zero: 24 h; for a [SignedEvent] as long as Retention.
+	// RememberAbandoned is how long an abandoned run is remembered after its lease has passed, whatever the retention. During that
+	// time the next run is a takeover, and an uncertain outcome stays uncertain. It is also how long a failure is kept for the next
+	// attempt ([Run.Derive]), and how long after its end an unsettled run is given up. Zero: 24 h; for a [SignedEvent] as long as
+	// Retention.
 	RememberAbandoned time.Duration
 }
 
@@ -205,15 +196,15 @@ const (
 // Replay answers with the first response if the operation has finished, and with 409 in_progress while it runs.
 func Replay() Duplicate { return Duplicate{} }
 
-// Wait makes a duplicate of a running operation wait for the run to finish, for at most limit, and then
-// replays the result. At the limit the duplicate gets 409 in_progress. If the run fails, or its
-// success is released, exactly one waiter runs next; but see [Record].OnSuccess for PUT and DELETE. limit must be more than zero.
+// Wait makes a duplicate of a running operation wait for the run to finish, for at most limit, and then replays the result. At the
+// limit the duplicate gets 409 in_progress. If the run fails, or its success is released, exactly one waiter runs next; but see
+// [Record].OnSuccess for PUT and DELETE. limit must be greater than zero.
 func Wait(limit time.Duration) Duplicate { return Duplicate{kind: waits, limit: limit} }
 
 // Reject answers 409 in_progress while the operation runs, and 409 duplicate once it has finished. No response is stored.
 //
-// message is the detail of 409 duplicate. If failures are kept, duplicates of a failed operation get it, too: it must
-// not claim success then. Empty: a general sentence, which tells the two apart.
+// message is the detail of 409 duplicate. If failures are kept, duplicates of a failed operation get it as well, so it must not
+// claim success. Empty: one general sentence for successes and another for failures.
 func Reject(message string) Duplicate { return Duplicate{kind: rejects, message: message} }
 
 // IsReject reports whether d is a [Reject], with whatever message. It is for packages that run tasks.
@@ -240,9 +231,8 @@ const (
 	Keep
 	// Release forgets the run, so that the next request runs the handler.
 	Release
-	// Abandon leaves an abandoned record, as a crash does, but without waiting for the lease: the
-	// run may have taken effect. [Record].Abandoned says what the next request gets. It is for
-	// failures.
+	// Abandon leaves an abandoned record, as a crash does, but without waiting for the lease: the run may have taken effect.
+	// [Record].Abandoned says what the next request gets. Use it for failures.
 	Abandon
 )
 
@@ -251,8 +241,8 @@ type Comparison uint8
 
 const (
 	byMeaning Comparison = iota
-	// RawBody compares bodies byte by byte, for protocols that want it so: JSON with its members in another order is another
-	// request. All else is compared by what it means. Nothing of such a body can be excluded.
+	// RawBody compares bodies byte by byte, for protocols that require it: JSON with its members in another order is another
+	// request. Everything else is compared by what it means. No part of such a body can be excluded.
 	RawBody
 )
 
@@ -267,8 +257,8 @@ type Recovery struct {
 func TakeOver() Recovery { return Recovery{} }
 
 // Uncertain refuses with 409 uncertain, unless reconcile knows what became of the abandoned run. reconcile may be called
-// concurrently for one operation; of several verdicts one counts. An error, which the observer gets, means [Unknown].
-// With nil, duplicates get 409 uncertain until the record is forgotten.
+// concurrently for one operation; only one of several verdicts counts. An error means [Unknown], and goes to the observer. With
+// nil, duplicates get 409 uncertain until the record is forgotten.
 func Uncertain(reconcile func(ctx context.Context, u Uncertainty) (Verdict, error)) Recovery {
 	return Recovery{uncertain: true, reconcile: reconcile}
 }
@@ -304,8 +294,8 @@ func Unknown() Verdict { return Verdict{} }
 // RunAgain says that the abandoned run had no effect. The duplicate takes the operation over.
 func RunAgain() Verdict { return Verdict{kind: verdictRunAgain} }
 
-// Finished says that the abandoned run took effect, and with which result, which is stored and replayed: the response of a
-// request, or the value of a [Task] as [Do] would have stored it (the bytes if its function returns []byte, else JSON).
+// Finished says that the abandoned run took effect, and with which result. The result is stored and replayed. It is the response of
+// a request, or the value of a [Task] as [Do] would have stored it (the bytes if its function returns []byte, otherwise JSON).
 func Finished[T *Response | []byte](result T) Verdict {
 	v := Verdict{kind: verdictFinished}
 	switch result := any(result).(type) {

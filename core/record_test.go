@@ -28,6 +28,24 @@ func TestResultRoundTrip(t *testing.T) {
 	}
 }
 
+// TestStoredResults: the bytes of results that other versions have stored, or read, must not change (docs/compatibility.md).
+func TestStoredResults(t *testing.T) {
+	r := Response{Status: 201, Header: []Field{{Name: "A", Value: "b"}, {Name: "A", Value: "c"}}, Body: []byte("body")}
+	check := func(stored string) {
+		t.Helper()
+		assert.Equal(t, stored, string(appendResponse(nil, &r, &HeaderFilter{})))
+		var got Response
+		require.True(t, decodeResponse(&got, []byte(stored)))
+		want := r
+		want.Header = append(r.Header, Field{Name: ReplayedHeader, Value: "true"})
+		assert.Equal(t, want, got)
+	}
+	check("\x02\xc9\x01\x01A\x01b\x01A\x01c\x00body") // 0.1.0
+	r.Removed = []string{"Vary"}
+	check("\x05\xc9\x01\x01A\x01b\x01A\x01c\x00\x04Vary\x00body") // 0.2.0
+	assert.Equal(t, "\x01\x03\x04", string([]byte{resultUnavailable, resultValue, resultFailed}))
+}
+
 func TestUnknownResultsAreNoResponses(t *testing.T) {
 	good := appendResponse(nil, &Response{Status: 200, Header: []Field{{Name: "A", Value: "b"}}, Removed: []string{"C"}}, &HeaderFilter{})
 	for n := range good { // every truncation

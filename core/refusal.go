@@ -12,12 +12,12 @@ import (
 	"github.com/idem-go/idem/core/codes"
 )
 
-// RefusedHeader is on every refusal; its value is the [codes.Code]. A cache or gateway must not keep a
-// response that has it.
+// RefusedHeader is a header field of every refusal; its value is the [codes.Code]. A cache or gateway must not keep a response that
+// has it.
 const RefusedHeader = "Idempotency-Refused"
 
-// Refusal is an answer without a run and without a stored response. [Do] returns it as an error, and
-// [Config.Refuse] makes an HTTP response of it. errors.Is finds it by its Code.
+// Refusal is an answer without a run and without a stored response. [Do] returns it as an error, and [Config.Refuse] turns it into
+// an HTTP response. errors.Is finds it by its Code.
 type Refusal struct {
 	// Code is the stable reason.
 	Code codes.Code
@@ -25,15 +25,14 @@ type Refusal struct {
 	Status int
 	// Detail is a sentence for people. It contains nothing of the request or the store.
 	Detail string
-	// RetryAfter is how long to wait before another try. Zero: another try makes no sense, or the
-	// time is not known. On the wire it is rounded up to whole seconds.
+	// RetryAfter is how long to wait before another try. Zero: another try makes no sense, or the time is not known. On the wire it
+	// is rounded up to whole seconds.
 	RetryAfter time.Duration
-	// Request is the refused request, for [Config.Refuse] and [Policy].Refuse only; else it is nil. It has its Body
-	// only if the engine had read it before.
+	// Request is the refused request, for [Config.Refuse] and [Policy].Refuse only; otherwise it is nil. It has its Body only if
+	// the engine had already read it.
 	Request *Request
-	// Stored is the response stored under the key, if Code is key_reused and the caller may see it
-	// ([Policy].Authorize): a page can link to the receipt. It is for the same two only, and must
-	// not be changed.
+	// Stored is the response stored under the key, if Code is key_reused and the caller may see it ([Policy].Authorize): a page can
+	// link to the receipt. It is set for the same two hooks only, and must not be changed.
 	Stored *Response
 
 	cause error
@@ -88,8 +87,8 @@ var (
 	refusalUserMissing      = refusal(codes.UserMissing)
 )
 
-// NewRefusal returns a refusal with the status and texts of code. cause, which may be nil, is the error
-// behind it. An unknown code has the status 500. It is for middleware that refuses as a guard does.
+// NewRefusal returns a refusal with the status and texts of code. cause, which may be nil, is the error behind it. An unknown code
+// has the status 500. It is for middleware that refuses as a guard does.
 func NewRefusal(code codes.Code, cause error) *Refusal {
 	r := refusal(code)
 	r.cause = cause
@@ -112,14 +111,13 @@ type problem struct {
 	Code   codes.Code `json:"code"`
 }
 
-// RefusalResponse returns the response of a guard for err, if it is or wraps a [Refusal], such as the
-// error of a [Do] within a handler; else nil. ctx is the handler's context: if it belongs to a run,
-// its [Policy].Refuse or [Config.Refuse] makes the response, and gets request. A nil request is a Request in
-// which nothing is set.
+// RefusalResponse returns the response of a guard for err, if err is or wraps a [Refusal], such as the error of a [Do] within a
+// handler; otherwise nil. ctx is the handler's context. If it belongs to a run, the run's [Policy].Refuse or [Config.Refuse] makes
+// the response, and gets request. A nil request is replaced by an empty Request.
 //
-// It is for handlers that can't return an error, see httpidem.Refuse. Where they can (Echo, Fiber, and
-// c.AbortWithError of Gin), the guard itself answers with the refusal, unless a middleware has rendered the
-// error. Either way the run has failed, and its response is not kept.
+// It is for handlers that can't return an error, see httpidem.Refuse. Where they can (Echo, Fiber, and c.AbortWithError of Gin),
+// the guard itself answers with the refusal, unless a middleware has rendered the error. Either way the run has failed, and its
+// response is not kept.
 func RefusalResponse(ctx context.Context, err error, request *Request) *Response {
 	r := reported(err)
 	if r == nil {

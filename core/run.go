@@ -12,9 +12,8 @@ import (
 	"github.com/idem-go/idem/core/store"
 )
 
-// Run tells a handler about its own run, and lets it decide what becomes of the record. A nil *Run
-// answers like the first attempt of an operation without a key, and decides nothing, so that handlers
-// need no check. It is safe for concurrent use.
+// Run tells a handler about its own run, and lets it decide what becomes of the record. A nil *Run answers like the first attempt
+// of an operation without a key, and decides nothing, so that handlers need no check for nil. It is safe for concurrent use.
 type Run struct {
 	key     Key
 	owner   store.Owner
@@ -61,9 +60,9 @@ func (r *Run) Key() Key {
 	return r.key
 }
 
-// ID returns the operation's id, as it is in logs: 128 random bits, made with the first claim of the operation. It is the same
-// over takeovers and failures whose record is kept ([Run.Derive]), and another one for the next operation under the same key. It is not
-// secret. A request that passes unprotected has none.
+// ID returns the operation's id, as logs show it: 128 random bits, made with the first claim of the operation. It stays the same
+// over takeovers and over failures whose record is kept ([Run.Derive]). The next operation under the same key has another one. It
+// is not secret. A request that passes unprotected has none.
 func (r *Run) ID() store.ID {
 	if r == nil {
 		return store.ID{}
@@ -79,9 +78,9 @@ func (r *Run) Owner() store.Owner {
 	return r.owner
 }
 
-// Attempt returns the number of the run, from 1. It is one higher at each takeover, at the next run after a
-// takeover that has succeeded and was released, and after a failure whose record is kept ([Run.Derive]). It is a fencing token
-// for systems that can refuse a number lower than one they have seen.
+// Attempt returns the number of the run, from 1. It increases by one on each takeover, on a run that continues a kept failure
+// ([Run.Derive]), and on the first run after a successful takeover was released. It is a fencing token for systems that can refuse
+// a number lower than one they have seen.
 func (r *Run) Attempt() uint64 {
 	if r == nil {
 		return 1
@@ -89,13 +88,12 @@ func (r *Run) Attempt() uint64 {
 	return r.attempt
 }
 
-// Takeover reports whether an earlier run of the operation was begun and never finished. It is not
-// known whether that run took effect; the handler should find out before it acts.
+// Takeover reports whether an earlier run of the operation began and never finished. idem does not know whether that run took
+// effect. The handler should find out before it acts.
 func (r *Run) Takeover() bool { return r != nil && r.origin == takesOver }
 
-// Renew renews the lease of the run's claim, as the engine does by itself. It is for code that has to know whether the
-// run still holds its claim. The error is [store.ErrLost] if it does not, or if the run has ended; otherwise it is the
-// store's.
+// Renew renews the lease of the run's claim, as the engine does by itself. It is for code that must know whether the run still
+// holds its claim. The error is [store.ErrLost] if the run does not, or has ended; otherwise it is the store's.
 func (r *Run) Renew(ctx context.Context) error {
 	switch {
 	case r.Unprotected():
@@ -109,17 +107,17 @@ func (r *Run) Renew(ctx context.Context) error {
 	return e.call(ctx, "renew", func() error { return e.store.Renew(calling, r.key.raw, r.owner, r.guard.policy.Lease) })
 }
 
-// Keep keeps the record of this run when it ends, whether it succeeds or fails, in place of
-// [Record].OnSuccess and OnFailure. Of Keep, [Run.Release] and [Run.Abandon] the last call before the
-// handler returns counts. A response that is a refusal is released all the same.
+// Keep keeps the record of this run when it ends, whether it succeeds or fails, and overrides [Record].OnSuccess and OnFailure. The
+// last call of Keep, [Run.Release] and [Run.Abandon] before the handler returns counts. A response that is a refusal is released
+// anyway.
 func (r *Run) Keep() { r.decide(Keep) }
 
-// Release releases the record of this run when it ends, see [Run.Keep]. If that is kept for the next attempt ([Run.Derive]), the
-// operation ends all the same.
+// Release releases the record of this run when it ends, see [Run.Keep]. Even a record that would be kept for the next attempt
+// ([Run.Derive]) is released: the operation ends.
 func (r *Run) Release() { r.decide(Release) }
 
-// Abandon abandons the record of this run when it ends, see [Run.Keep]. It is for a handler that does
-// not know whether the operation took effect: the bank has not answered.
+// Abandon abandons the record of this run when it ends, see [Run.Keep]. It is for a handler that does not know whether the
+// operation took effect, because the bank has not answered, for example.
 func (r *Run) Abandon() { r.decide(Abandon) }
 
 func (r *Run) decide(d Disposition) {
@@ -128,17 +126,17 @@ func (r *Run) decide(d Disposition) {
 	}
 }
 
-// RunFrom returns the run to which ctx belongs, or nil if there is none. ctx is the request's context
-// under an adapter, and the function's under [Do]. If a guard has let the request pass, its run is [Run.Unprotected].
+// RunFrom returns the run to which ctx belongs, or nil if there is none. Under an adapter ctx is the request's context; under [Do]
+// it is the function's. If a guard has let the request pass, its run is [Run.Unprotected].
 func RunFrom(ctx context.Context) *Run {
 	r, _ := ctx.Value(runKey{}).(*Run)
 	return r
 }
 
-// RequireRun is RunFrom for code that can do nothing without a run, such as a transaction that marks the run's record. If there is
-// none, the error is a *[Refusal]: [codes.KeyMissing] if a guard has let a request without a key pass, [codes.StoreUnavailable]
-// if the store has failed and the policy says FailOpen, and else [codes.NoRun]: no guard has seen ctx, or the method
-// is a safe one (GET), which guards let pass.
+// RequireRun is [RunFrom] for code that can do nothing without a run, such as a transaction that marks the run's record. If there
+// is none, the error is a *[Refusal]. Its code is [codes.KeyMissing] if a guard has let a request without a key pass,
+// [codes.StoreUnavailable] if the store has failed and the policy has FailOpen, and otherwise [codes.NoRun]: no guard has seen ctx,
+// or the method is a safe one (GET), which guards let pass.
 func RequireRun(ctx context.Context) (*Run, error) {
 	r := RunFrom(ctx)
 	switch {
@@ -151,7 +149,7 @@ func RequireRun(ctx context.Context) (*Run, error) {
 }
 
 var (
-	errPassed = errors.New("idem: the request was let pass without a run")
+	errPassed = errors.New("idem: a guard let the request pass without a run")
 	errNoRun  = errors.New("idem: no guard and no task has begun a run with this context (guards let GET pass); " +
 		"pass on the request's: c.Request.Context() in Gin, c.Request().Context() in Echo, " +
 		"c.UserContext() in Fiber v2, c.Context() in Fiber v3, r.Context() in net/http, or the one that a task's function gets")
@@ -161,10 +159,10 @@ type runKey struct{}
 
 // The causes with which the engine ends a run's context (context.Cause).
 var (
-	// ErrLeaseLost says that the lease could not be renewed in time while the handler was
+	// ErrLeaseLost means that the lease could not be renewed in time while the handler was
 	// running. Another run may have begun.
 	ErrLeaseLost = errors.New("idem: the lease was lost while the operation was running")
-	// ErrShutdown says that the time given to [Engine.Drain] has passed.
+	// ErrShutdown means that the time given to [Engine.Drain] has passed.
 	ErrShutdown = errors.New("idem: the engine was shut down while the operation was running")
 )
 

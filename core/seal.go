@@ -12,51 +12,52 @@ import (
 	"github.com/idem-go/idem/core/internal/sealed"
 )
 
-// Seal says under which keys an engine keeps what customers have sent and got: who reads the store, or a dump of it, can't read
-// results, steps, remarks and settled answers, and can't guess parameters by their digests. Users, the keys that clients have
-// chosen, routes, names of policies and times stay readable. See docs/sealing.md: what is protected, in which order to switch it
-// on, and the format.
+// Seal holds the keys with which an engine protects what customers have sent and got. Anyone who reads the store, or a dump of it,
+// can't read results, steps, remarks and settled answers, and can't guess parameters by their digests. Users, the keys that clients
+// have chosen, routes, names of policies and times stay readable. See docs/sealing.md: what is protected, in which order to switch
+// it on, and the format.
 //
-// Results, steps and remarks are encrypted with AES-256-GCM, each under a key that is made (HKDF) of one of Keys, of what it is, and of
-// the stored key. So none is good in another place, and no number of records is too many for a key. Digests of parameters are
-// HMAC-SHA-256, in place of [Policy].Digest. All of it works under FIPS 140.
+// Results, steps and remarks are encrypted with AES-256-GCM. The key of each is derived (HKDF) from one of Keys, from what it is,
+// and from the stored key. So none can be moved to another place, and no number of records is too many for a key. Digests of
+// parameters are HMAC-SHA-256, in place of [Policy].Digest. All of it works under FIPS 140.
 //
-// What can't be opened (it is sealed under a key that Keys does not have, was changed or moved, or is not sealed) is an error by
-// errors.Is [ErrSealed], in an event. A duplicate whose result it is gets 409 result_unavailable (that of a [SignedEvent] 200 without a
-// body). An operation whose steps it is does not begin again: it gets 503 store_unavailable, also under FailOpen, until the key is
-// back. A remark reads "(unreadable)".
+// Stored data can't be opened if it is sealed under a key that Keys does not have, was changed or moved, or is not sealed. That is
+// an error by errors.Is [ErrSealed], in an event. A duplicate whose result can't be opened gets 409 result_unavailable (that of a
+// [SignedEvent] 200 without a body). An operation whose steps can't be opened does not begin again: it gets 503 store_unavailable,
+// even under FailOpen, until the key is back. Such a remark reads "(unreadable)".
 type Seal struct {
-	// Keys are the ring, newest first; the same in all processes. The first seals, and all open. Each has at least 32 random bytes, and a
-	// name that is stored with what it has sealed. To rotate, append the new key; when all processes have it, move it to the front; and
-	// remove the old one when nothing that it has sealed is kept any more: after the longest Retention or RememberAbandoned.
+	// Keys are the ring, newest first, and the same in all processes. The first seals, and all open. Each has at least 32 random
+	// bytes, and a name that is stored with everything that it has sealed. To rotate, append the new key. When all processes have
+	// it, move it to the front. Remove the old one when nothing that it has sealed is kept any more: after the longest Retention or
+	// RememberAbandoned.
 	Keys []Secret
-	// DigestKey is the key of digests, of at least 32 random bytes. It does not rotate: under another one every operation whose key is
-	// made of parameters is a new one, and every key that a client has chosen, and used, is refused as reused (422).
+	// DigestKey is the key of digests, of at least 32 random bytes. It does not rotate. Under another one every operation whose key
+	// is made of parameters is new, and every chosen key that was used before is refused as reused (422).
 	DigestKey []byte `json:"-"`
-	// AllowUnsealed reads what is not sealed as well: what was stored before there was a Seal, and what somebody else writes into
-	// the store. It also knows the fingerprints of before. Switch it off when all of that has gone, after the longest Retention
-	// or RememberAbandoned: without it a retry of such an operation, under a key that its client has chosen, is refused as reused
-	// (422), and what was free begins anew.
+	// AllowUnsealed reads unsealed data as well: what was stored before there was a Seal, and what somebody else writes into the
+	// store. It also recognises fingerprints made before. Switch it off when all of that has gone, after the longest Retention or
+	// RememberAbandoned. Without it a retry of such an operation under a chosen key is refused as reused (422), and a free record
+	// begins a new operation.
 	AllowUnsealed bool
-	// OpenOnly opens, and seals nothing: for the deployment before the one that seals, so that each reads what the other stores, and for
-	// the one before a Seal is taken away. It needs AllowUnsealed.
+	// OpenOnly opens, and seals nothing. Use it in the deployment before the one that seals, so that each reads what the other
+	// stores, and in the one before a Seal is removed. It needs AllowUnsealed.
 	OpenOnly bool
 }
 
-// Format implements [fmt.Formatter]. Every verb prints the names of the keys alone. See [Secret.Format].
+// Format implements [fmt.Formatter]. Every verb prints only the names of the keys. See [Secret.Format].
 func (s Seal) Format(f fmt.State, _ rune) { fmt.Fprintf(f, "{Keys:%v}", s.Keys) }
 
-// ErrSealed is behind an error for something in the store that can't be opened, see [Seal]. Such an error names no more of it than the key
+// ErrSealed is wrapped by errors for stored data that can't be opened, see [Seal]. Such an error names nothing of it but the key
 // under which it is sealed.
-var ErrSealed = errors.New("idem: what is stored can't be opened")
+var ErrSealed = errors.New("idem: the stored data can't be opened")
 
-// ParseSeal reads a Seal from text, as the command idem does from IDEM_SEAL: entries, separated by commas, each a name, '=' and 32 or more
-// bytes in base64. That called digest is the DigestKey; the others are the Keys, newest first. The entries allow-unsealed and open-only,
-// without a value, mean AllowUnsealed and OpenOnly.
+// ParseSeal reads a Seal from text, as the command idem does from IDEM_SEAL. The text has entries, separated by commas. Each is a
+// name, '=' and 32 or more bytes in base64. The entry called digest is the DigestKey; the others are the Keys, newest first. The
+// entries allow-unsealed and open-only, without a value, mean AllowUnsealed and OpenOnly.
 //
 //	digest=<base64>,2027-01=<base64>,2026-07=<base64>
 //
-// An error names an entry by its number, or a key by its name, and holds nothing else of them. Empty text is an error: leave
+// An error names an entry by its number, or a key by its name, and contains nothing else of them. Empty text is an error: leave
 // Config.Seal nil to seal nothing.
 func ParseSeal(text string) (*Seal, error) {
 	if strings.TrimSpace(text) == "" {
@@ -76,7 +77,7 @@ func ParseSeal(text string) (*Seal, error) {
 			return nil, fmt.Errorf("idem: entry %d of the text of a Seal is neither a name, '=' and base64 (openssl rand -base64 32), "+
 				"nor allow-unsealed or open-only", i+1)
 		case name != "digest" && strings.EqualFold(name, "digest"):
-			return nil, fmt.Errorf("idem: entry %d of the text of a Seal is called %s: digest is written in small letters", i+1, name)
+			return nil, fmt.Errorf("idem: entry %d of the text of a Seal is called %s: write digest in lower case", i+1, name)
 		case name != "digest":
 			s.Keys = append(s.Keys, Secret{Name: name, Key: key})
 		case s.DigestKey != nil:
@@ -103,9 +104,9 @@ func (c *Config) sealing(f *faults) (*sealed.Ring, *keyedDigests) {
 	for _, k := range newRing(f, "Seal.Keys", s.Keys) {
 		keys = append(keys, sealed.Key{Name: k.name, MAC: k.mac})
 	}
-	f.addIf(len(s.Keys) == 0, "Seal.Keys", "has none; one is needed to seal")
+	f.addIf(len(s.Keys) == 0, "Seal.Keys", "is empty; sealing needs a key")
 	f.addIf(s.OpenOnly && !s.AllowUnsealed, "Seal.OpenOnly",
-		"is set without AllowUnsealed: the engine could not read what it stores itself")
+		"is set without AllowUnsealed: the engine could not read its own records")
 	f.addSecret("Seal.DigestKey", "", s.DigestKey)
 	for i, k := range s.Keys {
 		f.addIf(bytes.Equal(k.Key, s.DigestKey), "Seal.DigestKey", "is the key at %d, too", i)
@@ -141,9 +142,9 @@ func (d *keyedDigests) of(key Key, text []byte) string {
 	return hex.EncodeToString(d.mac.Append(nil, []byte(key.raw), []byte{'\n'}, text))
 }
 
-// Seal returns what a store keeps of value, which it commits for r in a transaction of its own: value sealed under [Config].Seal and
-// bound to r's key, or value itself if nothing is sealed. It is for stores, as is [Run.Open]. value must not begin with the byte 6, which
-// tells what is sealed. r may be nil.
+// Seal returns the form in which a store keeps value, which it commits for r in a transaction of its own. That is value sealed
+// under [Config].Seal and bound to r's key, or value itself if nothing is sealed. It is for stores, as is [Run.Open]. value must
+// not begin with the byte 6, which marks sealed values. r may be nil.
 func (r *Run) Seal(value []byte) []byte {
 	if r == nil {
 		return value
@@ -151,7 +152,7 @@ func (r *Run) Seal(value []byte) []byte {
 	return r.guard.engine.store.Seal(r.key.raw, value)
 }
 
-// Open returns the value of which Seal has made stored, in this run or an earlier one of the operation. The error is [ErrSealed].
+// Open returns the value from which Seal has made stored, in this run or an earlier one of the operation. The error is [ErrSealed].
 func (r *Run) Open(stored []byte) ([]byte, error) {
 	if r == nil {
 		return stored, nil

@@ -171,7 +171,8 @@ func (c *runContext) settlePanic(told adapter.Ending) {
 	_ = c.settle(outcome{ending: c.ending(told), panicked: true, result: unavailable})
 }
 
-var errRunsOn = errors.New("idem: a timeout inside the guard has answered, and the handler may run on; mount the guard inside the timeout")
+var errRunsOn = errors.New("idem: a timeout inside the guard has answered; the handler may still be running; " +
+	"mount the guard inside the timeout")
 
 // answer settles the run by what the handler has answered, and sends that, or has refuse send what the client gets instead. The
 // result is made in buf, which is returned as it has grown.

@@ -1,8 +1,8 @@
 package core
 
 import (
-	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"sync"
@@ -11,32 +11,33 @@ import (
 	"github.com/idem-go/idem/core/store"
 )
 
-// Step runs fn once for the operation of the run to which ctx belongs, and remembers what it returned in the operation's record.
-// When the operation runs again, after a crash or a failure that may be tried again, Step returns that without calling fn.
+// Step runs fn once for the operation of the run to which ctx belongs, and remembers its result in the operation's record. When the
+// operation runs again, after a crash or a failure that may be tried again, Step returns that result without calling fn.
 //
 //	charge, err := core.Step(ctx, "charge", func(ctx context.Context) (Charge, error) {
 //		key, err := core.RunFrom(ctx).Derive("stripe/charge")
 //		…
 //	})
 //
-// fn ends before its result is written. If the process dies in between, the step runs again: what it calls downstream needs a key from
-// [Run.Derive]. A step whose fn returns an error or panics is not remembered; Step returns the error as it is.
+// fn ends before its result is written. If the process dies in between, the step runs again, so its calls downstream need a key
+// from [Run.Derive]. A step whose fn returns an error or panics is not remembered; Step returns the error unchanged.
 //
-// The result is stored as by [Do]: as it is if T is []byte, else as JSON. A result that would be another one when it is read, or
-// can't be written because the claim is lost ([store.ErrLost]) or the store fails, is returned with an error: the step has run,
-// and runs again in the next attempt. So is one that does not fit: all results of an operation together have at most 64 KiB, and
-// so have the names. Each step that runs costs one round trip to the store. When the operation is done, its steps are forgotten.
+// The result is stored as by [Do]: unchanged if T is []byte, otherwise as JSON. Step returns an error together with the result if
+// the result would change when it is read, or can't be written because the claim is lost ([store.ErrLost]), the store fails, or it
+// does not fit: all results of an operation together have at most 64 KiB, and so have the names. Then the step has run, and runs
+// again in the next attempt. Each step that runs costs one round trip to the store. When the operation is done, its steps are
+// forgotten.
 //
-// name tells the steps of an operation apart; a second step of a run with the same name is an error, but one that has failed may
-// be tried again. It has 1 to 255 bytes. A run that has lost its lease begins no step once it knows ([ErrLeaseLost]). Steps may
-// run concurrently, and within others. A step that was remembered by an earlier version of the program counts: give one that has
-// changed its meaning another name. A remembered result that is no T is an error.
+// name identifies the step within the operation. A second step of a run with the same name is an error, but a failed one may be
+// tried again. It has 1 to 255 bytes. A run that has lost its lease begins no more steps once it knows ([ErrLeaseLost]). Steps may
+// run concurrently, and within other steps. A step that was remembered by an earlier version of the program counts: if the meaning
+// of a step has changed, give it another name. A remembered result that is no T is an error.
 //
-// It is also an error to call Step in the function of a RunTx or DoTx: a rollback would leave the step finished. The same goes
-// for a store that can't remember steps ([store.Capabilities].Checkpoint), and, by errors.Is [codes.NoRun], for a context that
-// belongs to no run. If a guard has let the request pass ([Run.Unprotected]), Step just calls fn.
+// It is also an error to call Step in the function of a RunTx or DoTx, because a rollback would leave the step finished; with a
+// store that can't remember steps ([store.Capabilities].Checkpoint); and, by errors.Is [codes.NoRun], with a context that belongs
+// to no run. If a guard has let the request pass ([Run.Unprotected]), Step simply calls fn.
 //
-// See docs/steps.md for what steps are good for, and when a workflow engine is.
+// docs/steps.md says what steps are good for, and when to use a workflow engine.
 func Step[T any](ctx context.Context, name string, fn func(ctx context.Context) (T, error)) (T, error) {
 	var value T
 	run := RunFrom(ctx)
@@ -109,7 +110,8 @@ type progress struct {
 	told     []byte // the steps in the record, until the first call of Step
 	unopened error  // why they can't be opened
 	steps    map[string]*step
-	written  []byte // the steps in the record, since
+	number   uint64 // of the latest checkpoint, or before all
+	written  []byte // the steps in the record, since, without the number
 	results  int    // the length of all results
 	names    int
 }
@@ -157,8 +159,16 @@ func (r *Run) steps(name string) (*progress, error) {
 	return r.progressed(), nil
 }
 
-// stepsVersion is the first byte of the steps in a record. Behind it are name and result of each, after their lengths.
-const stepsVersion = 1
+// The steps in a record begin with the number of their checkpoint, in 8 bytes, by which a store knows the newer of two (see
+// [store.Capabilities]), and stepsVersion. Behind that are name and result of each, after their lengths.
+const (
+	stepsVersion = 1
+
+	// beforeAll is less than the number of any checkpoint. Its first byte is greater than that of steps without a number, which
+	// builds after 0.1.0 have written: 1, or 6 if they are sealed.
+	beforeAll  = 7 << 56
+	numberSize = 8
+)
 
 // enter begins a step, or returns the result that it has had.
 func (p *progress) enter(name string) (result string, known bool, err error) {
@@ -190,14 +200,20 @@ func (p *progress) leave(name string) {
 
 // read reads what the record has told.
 func (p *progress) read() error {
-	steps, written := map[string]*step{}, []byte{stepsVersion}
+	steps, written, number := map[string]*step{}, []byte{stepsVersion}, uint64(beforeAll)
 	if p.unopened != nil {
 		return fmt.Errorf("idem: Step: %w", p.unopened)
 	}
-	if len(p.told) > 0 && p.told[0] != stepsVersion {
+	if len(p.told) > 0 {
+		written = p.told
+	}
+	if len(written) > numberSize && written[0] == beforeAll>>56 {
+		number, written = binary.BigEndian.Uint64(written), written[numberSize:]
+	}
+	if written[0] != stepsVersion {
 		return errStepsKind
 	}
-	for rest := p.told[min(len(p.told), 1):]; len(rest) > 0; {
+	for rest := written[1:]; len(rest) > 0; {
 		name, behind, ok1 := cutString(rest)
 		result, behind, ok2 := cutString(behind)
 		if !ok1 || !ok2 {
@@ -207,10 +223,7 @@ func (p *progress) read() error {
 		p.names, p.results = p.names+len(name), p.results+len(result)
 		rest = behind
 	}
-	if len(p.told) > 0 {
-		written = p.told
-	}
-	p.steps, p.written, p.told = steps, written, nil
+	p.steps, p.number, p.written, p.told = steps, number, written, nil
 	return nil
 }
 
@@ -221,16 +234,19 @@ func (r *Run) remember(ctx context.Context, p *progress, name string, result []b
 	if p.results+len(result) > maxSteps || p.names+len(name) > maxSteps {
 		return errStepsFull
 	}
-	written := appendString(appendString(bytes.Clone(p.written), name), result)
-	if err := r.guard.engine.checkpoint(ctx, r.key, r.owner, written); err != nil {
+	p.number++ // once for each checkpoint: the store may yet carry out one that has failed
+	steps := make([]byte, numberSize, numberSize+len(p.written)+len(name)+len(result)+2*binary.MaxVarintLen32)
+	binary.BigEndian.PutUint64(steps, p.number)
+	steps = appendString(appendString(append(steps, p.written...), name), result)
+	if err := r.guard.engine.checkpoint(ctx, r.key, r.owner, steps); err != nil {
 		return err
 	}
-	p.written, p.names, p.results = written, p.names+len(name), p.results+len(result)
+	p.written, p.names, p.results = steps[numberSize:], p.names+len(name), p.results+len(result)
 	return nil
 }
 
-// BeginTx says that a transaction has begun whose rollback would not undo what [Step] remembers: until end is called, Step is an
-// error. It is for stores. r may be nil.
+// BeginTx announces a transaction whose rollback would not undo what [Step] remembers. Until end is called, Step is an error. It is
+// for stores. r may be nil.
 func (r *Run) BeginTx() (end func()) {
 	if r == nil {
 		return noCancel

@@ -256,7 +256,8 @@ func TestNamesOfSteps(t *testing.T) {
 
 // TestStepsOfALaterVersion are no steps of this one: it does not run what may have finished.
 func TestStepsOfALaterVersion(t *testing.T) {
-	for _, steps := range []string{"\x02", "\x01\x05once", "\x01\xff"} {
+	for _, steps := range []string{"\x02", "\x01\x05once", "\x01\xff", "\x08\x00\x00\x00\x00\x00\x00\x01\x01",
+		"\x07\x00\x00\x00\x00\x00\x00\x01\x02", "\x07\x00\x00\x00\x00\x00\x00\x01"} {
 		records := newStore(t)
 		g := core.MustNew(core.Config{User: byUser, Store: records}).MustGuard(core.Policy{})
 		attempt(t, g, func(ctx context.Context) error {
@@ -270,6 +271,79 @@ func TestStepsOfALaterVersion(t *testing.T) {
 			assert.ErrorContains(t, err, "later version")
 			return nil
 		})
+	}
+}
+
+// TestStepsWithoutNumbers: builds after 0.1.0 have written steps without the number of a checkpoint. They count, and any number is newer.
+func TestStepsWithoutNumbers(t *testing.T) {
+	records, ran := newStore(t), 0
+	g := core.MustNew(core.Config{User: byUser, Store: records}).MustGuard(core.Policy{})
+	attempt(t, g, func(ctx context.Context) error {
+		run := core.RunFrom(ctx)
+		require.NoError(t, records.Capabilities().Checkpoint(ctx, run.Key().Raw(), run.Owner(), []byte("\x01\x05first\x011")))
+		run.Abandon()
+		return errLater
+	})
+	for range 2 {
+		attempt(t, g, func(ctx context.Context) error {
+			v, err := core.Step(ctx, "first", unwanted[int](t, "it has finished"))
+			require.NoError(t, err)
+			assert.Equal(t, 1, v)
+			v, err = core.Step(ctx, "second", func(context.Context) (int, error) { ran++; return 2, nil })
+			require.NoError(t, err)
+			assert.Equal(t, 2, v)
+			return errLater
+		})
+	}
+	assert.Equal(t, 1, ran)
+}
+
+// TestLateCheckpoints: one that has failed, and that the store carries out after a newer one, takes no step back.
+func TestLateCheckpoints(t *testing.T) {
+	for _, seal := range []*core.Seal{nil, sealUnder("a")} {
+		records := newStore(t)
+		can := records.Capabilities()
+		checkpoint := can.Checkpoint
+		var late []func() error
+		fails := false
+		can.Checkpoint = func(ctx context.Context, key string, owner store.Owner, steps []byte) error {
+			do := func() error { return checkpoint(ctx, key, owner, steps) }
+			if fails {
+				late, fails = append(late, do), false
+				return errDown
+			}
+			return do()
+		}
+		e := core.MustNew(core.Config{User: byUser, Service: "s", Store: &spy{Store: records, can: &can}, Seal: seal})
+		g, ran := e.MustGuard(core.Policy{}), map[string]int{}
+		step := func(ctx context.Context, name string) error {
+			_, err := core.Step(ctx, name, func(context.Context) (int, error) { ran[name]++; return 1, nil })
+			return err
+		}
+		attempt(t, g, func(ctx context.Context) error {
+			fails = true
+			assert.ErrorIs(t, step(ctx, "a"), errDown)
+			assert.NoError(t, step(ctx, "b"))
+			assert.NoError(t, late[0]())
+			return errLater
+		})
+		attempt(t, g, func(ctx context.Context) error {
+			assert.NoError(t, step(ctx, "b"))
+			assert.ErrorIs(t, late[0](), store.ErrLost)
+			fails = true
+			assert.ErrorIs(t, step(ctx, "c"), errDown)
+			assert.NoError(t, late[1](), "at once")
+			assert.NoError(t, step(ctx, "d"))
+			assert.NoError(t, late[1](), "and again")
+			return errLater
+		})
+		attempt(t, g, func(ctx context.Context) error {
+			for _, name := range []string{"a", "b", "c", "d"} {
+				assert.NoError(t, step(ctx, name))
+			}
+			return nil
+		})
+		assert.Equal(t, map[string]int{"a": 2, "b": 1, "c": 2, "d": 1}, ran)
 	}
 }
 

@@ -48,54 +48,51 @@ const (
 
 // TokenConfig configures [Tokens]. The zero TokenConfig is for a single process.
 type TokenConfig struct {
-	// Secrets are the keys of the HMAC, of at least 32 random bytes each; one byte repeated is refused.
-	// Tokens are issued with the first, and checked with all of them. All processes of a service need the
-	// same secrets. None: a random one, for which the store must be one of the process.
+	// Secrets are the keys of the HMAC, of at least 32 random bytes each; one byte repeated is refused. Tokens are issued with the
+	// first, and checked with all of them. All processes of a service need the same secrets. None: a random one, which requires an
+	// in-process store.
 	//
-	// To rotate, append the new secret; when all processes have it, move it to the front (before that,
-	// other processes would refuse its tokens); and remove the old one when the records of its tokens
-	// have expired ([Record].Retention).
+	// To rotate, append the new secret. When all processes have it, move it to the front (before that, other processes would refuse
+	// its tokens). Remove the old one when the records of its tokens have expired ([Record].Retention).
 	Secrets [][]byte `json:"-"`
 
-	// Lifetime is how long after its issue a token may be used for the first time. Zero: 5 minutes; at
-	// most 365 days. After Lifetime was made shorter, older tokens that would outlive the record of
-	// their use are refused as expired until less of their time is left.
+	// Lifetime is how long after its issue a token may be used for the first time. Zero: 5 minutes; at most 365 days. If you
+	// shorten Lifetime, older tokens that would outlive the record of their use are refused as expired until they have less time
+	// left.
 	Lifetime time.Duration
 
-	// Limit limits how many tokens a user gets. [Guard.NewToken] calls it before it issues one. A retryAfter of more
-	// than zero refuses the request with 429 rate_limited and that Retry-After; an error, with 503 store_unavailable.
-	// Limit must be safe for concurrent use. Nil: no limit.
+	// Limit limits how many tokens a user gets. [Guard.NewToken] calls it before it issues one. A retryAfter greater than zero
+	// refuses the request with 429 rate_limited and that Retry-After. An error refuses it with 503 store_unavailable. Limit must be
+	// safe for concurrent use. Nil: no limit.
 	//
-	// ID is the user part of stored keys: users of different sources have different ones, and a credential is a hash.
-	// Under [SharedByAllCallers] all callers are one user, with an empty ID.
+	// user.ID is the user part of stored keys. Users of different sources have different IDs, and a credential is a hash. Under
+	// [SharedByAllCallers] all callers are one user, with an empty ID.
 	Limit func(ctx context.Context, user User) (retryAfter time.Duration, err error) `json:"-"`
 
-	// FromQuery also reads the token from a parameter of the query. Queries appear in logs, histories
-	// and Referer fields.
+	// FromQuery also reads the token from a query parameter. Queries appear in logs, histories and Referer fields.
 	FromQuery bool
 }
 
-// Format implements [fmt.Formatter]. Every verb prints how many secrets there are, and not the secrets. But fmt asks
-// no method for %p and %w, nor for a TokenConfig in an unexported field of a struct: these print all of it.
+// Format implements [fmt.Formatter]. Every verb prints the number of secrets, and not the secrets. But fmt calls no method for %p
+// and %w, nor for a TokenConfig in an unexported field of a struct: these print all of it.
 func (c TokenConfig) Format(f fmt.State, _ rune) {
 	fmt.Fprintf(f, "{Secrets:%d Lifetime:%v FromQuery:%t}", len(c.Secrets), c.Lifetime, c.FromQuery)
 }
 
-// Tokens issues and checks one-shot tokens, for guards whose key is [Token]. It is safe for concurrent use, by
-// any number of guards.
+// Tokens issues and checks one-shot tokens, for guards whose key is [Token]. It is safe for concurrent use, by any number of
+// guards.
 //
-// A token is a permit to do one thing once, for clients that make no keys. It is bound to a user and to a
-// purpose, the policy's Name. It can't be guessed, and expires. It is self-contained: issuing writes nothing
-// anywhere. The record of its use makes it work only once: all guards of one purpose, in all processes, need
-// one store and one [Config].Service, else the token works once in each.
+// A token is a permit to do one thing once, for clients that make no keys. It is bound to a user and to a purpose, the policy's
+// Name. It can't be guessed, and expires. It is self-contained: issuing writes nothing anywhere. The record of its use makes it
+// work only once. So all guards of one purpose, in all processes, need one store and one [Config].Service. Otherwise the token
+// works once in each.
 //
-// A token is no protection against cross-site requests: mount [net/http.CrossOriginProtection], or its equal,
-// beside it.
+// A token does not protect against cross-site requests: mount [net/http.CrossOriginProtection], or an equivalent, as well.
 //
 //	"t1." base64url( expiry(6) id(16) HMAC-SHA256(32) )
 //
-// The expiry is in milliseconds since 1970, big-endian. The HMAC is that of "idem t1", 0x00, expiry,
-// id, the user's length as a uvarint, the user as in the key, and the purpose.
+// The expiry is in milliseconds since 1970, big-endian. The HMAC is that of "idem t1", 0x00, expiry, id, the user's length as a
+// uvarint, the user as in the key, and the purpose.
 type Tokens struct {
 	secrets   []*tokenSecret
 	lifetime  time.Duration
@@ -139,13 +136,13 @@ func MustTokens(c TokenConfig) *Tokens {
 	return t
 }
 
-// Token takes the key from a token that t has issued for the user and for the policy's Name, which is required.
-// The token is read from the header field X-Idempotency-Token, else from the form field idempotency_token,
-// else, under [TokenConfig].FromQuery, from the query parameter of that name. The parameters become the
-// fingerprint, as for [Header], but those called idempotency_token.
+// Token takes the key from a token that t has issued for the user and for the policy's Name, which is required. The token is read
+// from the header field X-Idempotency-Token; otherwise from the form field idempotency_token; otherwise, under
+// [TokenConfig].FromQuery, from the query parameter of that name. The parameters become the fingerprint, as for [Header], except
+// those called idempotency_token.
 //
-// An expired token is refused for a first use only: while its record is kept, a user who submits again gets the receipt. So the policy's
-// Retention and RememberAbandoned must outlast the token's lifetime by 5 minutes; by default they do.
+// An expired token is refused only on its first use: while its record is kept, a user who submits again gets the receipt. So the
+// policy's Retention and RememberAbandoned must outlast the token's lifetime by 5 minutes; by default they do.
 func Token(t *Tokens, options ...Option) KeySource {
 	k := &tokenKey{tokens: t}
 	k.field, k.path = TokenHeader, TokenField
@@ -161,22 +158,22 @@ type tokenKey struct {
 	tokens *Tokens
 }
 
-// TokenInput returns the hidden input element with token for an HTML form, for html/template. The element forbids
-// browsers to restore its value when the page is reloaded: they would put the used token into the new form.
+// TokenInput returns the hidden input element with token for an HTML form, for html/template. The element forbids browsers to
+// restore its value when the page is reloaded: they would put the used token into the new form.
 func TokenInput(token string) template.HTML {
 	return template.HTML(`<input type="hidden" name="` + TokenField +
 		`" value="` + template.HTMLEscapeString(token) + `" autocomplete="off">`)
 }
 
-// NewToken issues a token for the user of r. An error is a *[Refusal]: user_missing, rate_limited, or
-// store_unavailable if [TokenConfig].Limit has failed. It panics if the guard's key is not a [Token].
+// NewToken issues a token for the user of r. An error is a *[Refusal]: user_missing, rate_limited, or store_unavailable if
+// [TokenConfig].Limit has failed. NewToken panics if the guard's key is not a [Token].
 //
-// With the Request of a token_expired refusal ([Config.Refuse]) it renews the expired token, if g has issued that one to this
-// user: the new one has the same id, so both are one permit. When the one has been used, the other gets the
-// first answer. Every other request gets a token of its own.
+// With the Request of a token_expired refusal ([Config.Refuse]) it renews the expired token, if g has issued that one to this user:
+// the new one has the same id, so both are one permit. When one of them has been used, the other gets the first answer. Every other
+// request gets a token of its own.
 //
-// The answer that contains the token is for this user and this visit. A page needs Cache-Control: private,
-// no-cache, so that the browser's Back shows the form with its own token; other answers need no-store.
+// The answer that contains the token is for this user and this visit. A page needs Cache-Control: private, no-cache, so that the
+// browser's Back shows the form with its own token. Other answers need no-store.
 func (g *Guard) NewToken(ctx context.Context, r *Request) (string, error) {
 	g.mustUseTokens()
 	t := g.tokens()
@@ -196,7 +193,7 @@ func (g *Guard) NewToken(ctx context.Context, r *Request) (string, error) {
 		retryAfter, err := t.limit(ctx, User{ID: string(who), Shared: user.Shared})
 		if err != nil {
 			refused := NewRefusal(codes.StoreUnavailable, err)
-			refused.Detail = "Nothing was carried out, because it is not known whether this has been asked for too often."
+			refused.Detail = "Nothing was carried out, because the rate limit cannot be checked at the moment. Try again later."
 			return "", refused
 		}
 		if retryAfter > 0 {
@@ -208,7 +205,7 @@ func (g *Guard) NewToken(ctx context.Context, r *Request) (string, error) {
 	return t.issue(who, g.policy.Name, r.Expired), nil
 }
 
-// ServeTokens returns what an adapter serves: it answers an exchange with a new token, {"token":"t1.…"}, or with a
+// ServeTokens returns the function that an adapter serves. It answers an exchange with a new token, {"token":"t1.…"}, or with a
 // refusal. ctx is the request's context. ServeTokens panics if the guard's key is not a [Token].
 func (g *Guard) ServeTokens() func(ctx context.Context, x adapter.Exchange) error {
 	g.mustUseTokens()
@@ -449,12 +446,12 @@ func (k *tokenKey) compile(g *Guard, f *faults) {
 	p, t := &g.policy, k.tokens
 	g.compileParameters(f, &k.parameters)
 	f.addIf(p.Name == "", "Name", "is empty; it is the purpose to which a token is bound")
-	f.addIf(p.OnSuccess == Release, "OnSuccess", "is Release: a token could be used again and again (Run.Release releases a single run)")
+	f.addIf(p.OnSuccess == Release, "OnSuccess", "is Release: a token would work more than once (Run.Release releases a single run)")
 	if t == nil {
 		f.add("Key", "Token was given no Tokens")
 		return
 	}
-	const why = "is %v: a token could be used again when its record is forgotten; at least %v, its lifetime and 5 minutes, are needed"
+	const why = "is %v: a token could be used again once its record is forgotten; at least %v is needed, its lifetime and 5 minutes"
 	f.addIf(p.Retention > 0 && p.Retention < t.outlasting(), "Retention", why, p.Retention, t.outlasting())
 	f.addIf(p.RememberAbandoned > 0 && p.RememberAbandoned < t.outlasting(), "RememberAbandoned", why, p.RememberAbandoned, t.outlasting())
 	f.addIf(t.random && !g.engine.can.InProcess, "Key",

@@ -16,12 +16,12 @@ import (
 
 // User is the sender of a request, as a part of keys.
 type User struct {
-	// ID tells this user from all others, or from all others of the Issuer.
+	// ID identifies the user among all users, or among all users of the Issuer.
 	ID string
-	// Issuer is who has given the ID, if it is unique only there: the issuer of a token (RFC 7519, section 4.1.1).
+	// Issuer is the party that has given the ID, if the ID is unique only there: the issuer of a token (RFC 7519, section 4.1.1).
 	Issuer string
-	// Credential says that ID may be, or contain, a secret. Then only a hash of it is stored. Of an
-	// ID of more than 64 bytes only a hash is stored in any case.
+	// Credential says that ID may be, or contain, a secret. Then only a hash of it is stored. An ID of more than 64 bytes is always
+	// stored as a hash.
 	Credential bool
 	// Shared says that all callers are one user. ID may then be empty.
 	Shared bool
@@ -35,9 +35,9 @@ type User struct {
 // user_missing.
 var ErrNoUser = errors.New("idem: the request does not say who sends it")
 
-// NoUserUnder is the error of a user source, such as the adapters' UserFromContext, for requests in whose context nothing is under key.
-// To errors.Is it is [ErrNoUser]. The first refusal for an error of one call of NoUserUnder is told as a fault, which [LogEvents] logs
-// as a warning: the authentication may use another key. It is safe for concurrent use.
+// NoUserUnder is the error of a user source, such as the adapters' UserFromContext, for requests in whose context nothing is under
+// key. To errors.Is it is [ErrNoUser]. For each call of NoUserUnder, the first refusal with its error is reported as a fault, which
+// [LogEvents] logs as a warning: the authentication may use another key. It is safe for concurrent use.
 func NoUserUnder(key any) error { return &emptyKey{key: key} }
 
 type emptyKey struct {
@@ -75,9 +75,8 @@ type UserSource struct {
 
 func (s UserSource) isZero() bool { return s.find == nil && s.fault == "" }
 
-// UserFunc makes a user source of fn, which must be safe for concurrent use. fn returns [ErrNoUser] for a
-// request without a user; an empty ID without Shared means the same. Any other error also refuses with 400
-// user_missing, and the observer gets it.
+// UserFunc makes a user source of fn, which must be safe for concurrent use. fn returns [ErrNoUser] for a request without a user;
+// an empty ID without Shared means the same. Any other error also refuses with 400 user_missing, and goes to the observer.
 func UserFunc(fn func(r *Request) (User, error)) UserSource {
 	if fn == nil {
 		return UserSource{fault: "UserFunc was given no function"}
@@ -97,21 +96,21 @@ func SharedByAllCallers() UserSource {
 	return UserSource{find: func(*Request) (User, error) { return User{Shared: true}, nil }, refine: noUser, all: true}
 }
 
-// UserFromHeader takes the user from a header field that a trusted party in front of the service has set. A
-// request with two such fields is refused.
+// UserFromHeader takes the user from a header field that a trusted party in front of the service has set. A request with two such
+// fields is refused.
 //
-// If the name suggests a secret, only a hash of the value is stored, as by [UserFromSecretHeader]: if the last of its words
-// is auth, or if one of them is authorization, authentication, bearer, jwt, saml, token, tokens, authtoken, accesstoken, csrf,
+// If the name suggests a secret, only a hash of the value is stored, as by [UserFromSecretHeader]. It does if its last word is
+// auth, or if one of its words is authorization, authentication, bearer, jwt, saml, token, tokens, authtoken, accesstoken, csrf,
 // csrftoken, xsrf, xsrftoken, key, keys, keyid, apikey, apikeys, apikeyid, accesskey, secret, secrets, pass, password, passwd,
-// passphrase, passcode, pwd, pin, otp, cookie, session, sessionid, sid, credential, credentials, signature or sig. Words are parted
-// by '-', '_' and '.', and their case does not count. What else is a secret is for UserFromSecretHeader.
+// passphrase, passcode, pwd, pin, otp, cookie, session, sessionid, sid, credential, credentials, signature or sig. Words are
+// separated by '-', '_' and '.', and their case does not count. Use UserFromSecretHeader for all other secrets.
 func UserFromHeader(name string) UserSource {
 	return userFromHeader("UserFromHeader", name, tellsOfSecret(name))
 }
 
-// UserFromSecretHeader takes the user from a header field that is itself a secret, such as an API key. Only a
-// hash of it is stored. A caller with a new secret is another user, for whom every retry runs again: prefer
-// the adapters' UserFromContext, which takes the owner of the secret from the middleware that verifies it.
+// UserFromSecretHeader takes the user from a header field that is itself a secret, such as an API key. Only a hash of it is stored.
+// A caller with a new secret is another user, for whom every retry runs again. Prefer the adapters' UserFromContext, which takes
+// the owner of the secret from the middleware that verifies it.
 func UserFromSecretHeader(name string) UserSource {
 	return userFromHeader("UserFromSecretHeader", name, true)
 }
@@ -141,8 +140,8 @@ var secretWords = []string{"authorization", "authentication", "bearer", "jwt", "
 	"pass", "password", "passwd", "passphrase", "passcode", "pwd", "pin", "otp", "cookie", "session", "sessionid", "sid",
 	"credential", "credentials", "signature", "sig"}
 
-// UserFromRealIP takes the user from the X-Real-IP header field, which a proxy in front must set, in place of
-// any that the client sends. All clients behind one address are one user.
+// UserFromRealIP takes the user from the X-Real-IP header field. A proxy in front must set it, and replace any value that the
+// client sends. All clients behind one address are one user.
 func UserFromRealIP() UserSource {
 	s := UserFromHeader("X-Real-IP")
 	s.refine = noUser
@@ -163,8 +162,8 @@ func UserFromRemoteAddr() UserSource {
 	return s
 }
 
-// FirstUser calls sources in turn until one finds a user. Users from different sources are never one, even if
-// their IDs are equal.
+// FirstUser calls sources in turn until one finds a user. Users from different sources are always different, even if their IDs are
+// equal.
 func FirstUser(sources ...UserSource) UserSource {
 	if len(sources) == 0 {
 		return UserSource{fault: "FirstUser was given no sources"}

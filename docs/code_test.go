@@ -14,6 +14,8 @@ import (
 
 	"github.com/gin-gonic/gin"
 	"github.com/gofiber/fiber/v2"
+	"github.com/labstack/echo/v4"
+	"github.com/labstack/echo/v4/middleware"
 	"github.com/stretchr/testify/require"
 	"github.com/valyala/fasthttp"
 
@@ -47,10 +49,10 @@ func TestCode(t *testing.T) {
 		sources += unindented(page(t, name)) + "\n"
 	}
 	for name, count := range map[string]int{
-		"agents.md": 2, "clients.md": 3, "duplicates.md": 1, "limits.md": 4, "messages.md": 3, "migrating.md": 4, "mounting.md": 6,
+		"agents.md": 2, "clients.md": 4, "duplicates.md": 1, "messages.md": 4, "migrating.md": 4, "mounting.md": 6,
 		"operating.md": 1,
-		"policies.md":  5, "problems.md": 4, "production.md": 2, "profiles.md": 1, "rpc.md": 3, "scheduled.md": 2, "sealing.md": 1,
-		"signing.md": 3, "steps.md": 4, "stores.md": 9, "testing.md": 3, "tokens.md": 5, "watermill.md": 1, "webhooks.md": 2,
+		"policies.md":  5, "problems.md": 4, "production.md": 2, "profiles.md": 1, "rpc.md": 3, "sealing.md": 1,
+		"signing.md": 3, "steps.md": 6, "stores.md": 9, "testing.md": 3, "tokens.md": 9, "webhooks.md": 2,
 	} {
 		blocks := strings.Split(page(t, name), "```go\n")[1:]
 		require.Len(t, blocks, count, name)
@@ -111,6 +113,15 @@ func _(store store.Store, user core.UserSource) (*core.Engine, error) {
 func _() *http.Client {
 	client := &http.Client{Transport: &idemclient.Transport{Hosts: []string{"api.example.com"}}}
 	return client
+}
+
+func _(e *echo.Echo) {
+	e.Use(middleware.CORSWithConfig(middleware.CORSConfig{
+		AllowOrigins: []string{"https://shop.example"},
+		AllowHeaders: []string{"Idempotency-Key", "X-Idempotency-Token", "Content-Type", "Authorization"},
+		ExposeHeaders: []string{"Idempotent-Replayed", "Idempotency-Refused", "Idempotency-Key", "Idempotency-Key-Expires", "Retry-After",
+			"Location"},
+	}))
 }
 
 // mounting.md
@@ -219,7 +230,7 @@ func _(engine *core.Engine, mux *http.ServeMux) {
 // signing.md
 
 func _(engine *core.Engine, r *gin.Engine, partners map[string]bool, receive gin.HandlerFunc) error {
-	source := jwk.NewSource(func(url string) bool { return partners[url] }) // or true: anybody may sign, and is known by their URL
+	source := jwk.NewSource(func(url string) bool { return partners[url] }) // or true: anyone may sign, and is identified by their URL
 	verifier, err := sign.NewVerifier(sign.Config{
 		Keys: source, Scheme: sign.Must(rfc9421.New(rfc9421.UCP())),
 		Hosts:        []string{"shop.example.com"},
@@ -251,7 +262,7 @@ func _(engine *core.Engine, secret []byte, r *gin.Engine, receive gin.HandlerFun
 	}
 	webhooks := engine.MustGuard(core.Policy{Key: core.Header(core.Optional), User: core.UserFromCaller()})
 
-	r.POST("/webhooks", ginidem.Verify(verifier), ginidem.New(webhooks), receive) // likewise in the other adapters
+	r.POST("/webhooks", ginidem.Verify(verifier), ginidem.New(webhooks), receive) // the same in the other adapters
 	return nil
 }
 

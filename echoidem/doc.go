@@ -4,39 +4,40 @@
 //	orders := engine.MustGuard(core.Policy{})
 //	e.POST("/orders", createOrder, echoidem.New(orders))
 //
-// Inside the handler, [Run] tells the attempt; c.Request().Context() ends when the claim is
-// lost. The body may be read and bound in every way that Echo has, and the response is
-// the client's as without the guard.
+// Inside the handler, [Run] returns the run, with its attempt. c.Request().Context() ends when the claim is lost. The handler may read
+// and bind the body in every way that Echo has, and the client gets the same response as without the guard.
 //
 // # Errors that a handler returns
 //
-// The guard renders them with c.Error, so that what Echo's error handler sends is stored, and then
-// returns them: middleware further out logs or reports them, and can't render them again. If a middleware
-// changes errors on their way out (Echo's ContextTimeout does), mount [Finish] outside of it. The guard
-// then only returns the error, and what is sent in the end is stored:
+// The guard renders them with c.Error, stores what Echo's error handler sends, and then returns them. Outer middleware can log or report
+// them, but cannot render them again. If outer middleware changes errors (Echo's ContextTimeout does), mount [Finish] outside that
+// middleware. The guard then only returns the error, and the response that is sent in the end is stored:
 //
 //	e.Use(middleware.Recover(), echoidem.Finish(), mapErrors)
 //
 // # Bodies
 //
-// Mount [New] and [Verify] outside middleware that reads bodies. A form that CSRF, KeyAuth or another
-// middleware has read counts as it was parsed. Any other body that was read, in whole or in
-// part, is refused: 500 body_consumed, and malformed by Verify, forms included. What is read of a chunked body is seen by
-// [Finish] further out only. Without it, one that was read in part passes for a whole one, a guard refuses an empty one
-// that has a Content-Type and takes one without for no body, and a body that was added to a request signed without one,
-// and read outside the guard, reaches the handler unsigned.
+// Mount [New] and [Verify] outside middleware that reads bodies. If a form was read before (by CSRF, KeyAuth or other middleware), the
+// guard uses it as parsed. Any other body that was read before, in whole or in part, is refused: by the guard with 500 body_consumed,
+// by Verify as malformed. Verify also refuses a form that was read before.
+//
+// If a chunked body was read before, only a [Finish] mounted further out can see that. Without it,
+//
+//   - a body that was read in part looks complete;
+//   - an empty body, or one that was read to its end, is refused by the guard if it has a Content-Type, and looks like no body if it
+//     has none;
+//   - if somebody adds a body to a request that was signed without one, and outer middleware reads it, it reaches the handler unsigned.
 //
 // # Signatures
 //
-// [Verify] mounts a verifier of package sign outside the guard, which then takes the key's
-// owner for its user; [Verified] tells the handler who has signed:
+// [Verify] mounts a verifier of package sign outside the guard. The guard then uses the key's owner as its user. [Verified] tells the
+// handler who signed the request:
 //
 //	verifier := sign.Must(sign.NewVerifier(sign.Config{
 //		Keys: ring, Nonces: engine.Nonces(), Observe: sign.LogEvents(slog.Default(), slog.LevelInfo),
 //	}))
 //	e.POST("/webhooks", receive, echoidem.Verify(verifier), echoidem.New(hooks))
 //
-// Mount it inside middleware that overrides the method (middleware.MethodOverride): a request
-// whose method is not the one that was signed is then refused. With Echo.Pre it may stand in
-// front, and an override that nobody has signed counts.
+// Mount Verify inside middleware that overrides the method (middleware.MethodOverride): it then refuses a request whose method is not
+// the signed one. If Verify is registered with Echo.Pre before such middleware, an override that nobody has signed takes effect.
 package echoidem

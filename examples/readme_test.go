@@ -1,6 +1,7 @@
 package examples_test
 
 import (
+	"fmt"
 	"net"
 	"os"
 	"os/exec"
@@ -11,6 +12,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idem/internal/race"
 )
 
 // TestQuickstart: the README's program is examples/quickstart, and prints what the README shows.
@@ -31,7 +34,7 @@ func TestQuickstart(t *testing.T) {
 	dir := t.TempDir()
 	file, binary := filepath.Join(dir, "main.go"), filepath.Join(dir, "quickstart")
 	require.NoError(t, os.WriteFile(file, []byte(strings.Replace(string(program), addr, free, 1)), 0o600))
-	out, err := exec.Command("go", "build", "-o", binary, file).CombinedOutput()
+	out, err := exec.Command("go", "build", fmt.Sprintf("-race=%t", race.Enabled), "-o", binary, file).CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	cmd := exec.Command(binary)
 	require.NoError(t, cmd.Start())

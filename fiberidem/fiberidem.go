@@ -9,10 +9,10 @@ import (
 	"github.com/idem-go/idem/sign"
 )
 
-// New returns the handler that mounts g. It is safe for concurrent use and may be mounted
-// on any number of routes and apps.
+// New returns a handler that protects the handlers inside it with g. It is safe for concurrent use, and may be mounted on any
+// number of routes and apps.
 //
-// With StreamRequestBody, mount it outside middleware that reads the stream, see the package comment.
+// With StreamRequestBody, mount it outside middleware that reads the stream: see the package comment.
 func New(g *core.Guard) fiber.Handler {
 	places := newPlaces()
 	return func(c *fiber.Ctx) error {
@@ -27,29 +27,29 @@ func New(g *core.Guard) fiber.Handler {
 	}
 }
 
-// Run returns the run that a handler is part of, or nil, which answers like a first attempt. It
-// may be kept after the handler.
+// Run returns the run that the handler belongs to. Outside a run it returns nil, which answers like a first attempt. The run may
+// be kept after the handler.
 func Run(c *fiber.Ctx) *core.Run { return core.RunFrom(c.UserContext()) }
 
-// Replayed reports whether the response is a replay, for middleware further out. (Fiber's own
-// idempotency middleware calls that IsFromCache.)
+// Replayed reports whether the response is a replay. It is for outer middleware. (In Fiber's own idempotency middleware this is
+// IsFromCache.)
 func Replayed(c *fiber.Ctx) bool { return fasthttpkit.Replayed(c.Context()) }
 
-// UserFromLocals takes the user from c.Locals(key), where authentication middleware has
-// left it; see [adapterkit.UserFromValue] for the types.
+// UserFromLocals takes the user from c.Locals(key), where authentication middleware has put it. See [adapterkit.UserFromValue] for
+// the types.
 func UserFromLocals(key any) core.UserSource {
 	return adapterkit.UserFrom("Fiber", key, func(c *fiber.Ctx) any { return c.Locals(key) })
 }
 
-// Finish returns a middleware for apps in which something further out than the guard
-// makes responses of errors. Mount it outside that, and inside recovery:
+// Finish returns middleware for apps in which outer middleware makes responses from errors. Mount it outside that middleware, and
+// inside recovery:
 //
 //	app.Use(recover.New(), fiberidem.Finish(), envelopeErrors)
 //	app.Post("/orders", fiberidem.New(orders), createOrder)
 //
-// A guard inside then returns the handler's error without rendering it, and the response that has
-// come of it here is stored. An error that nobody has rendered goes to the app's ErrorHandler here.
-// Requests without such an error pass untouched. Of several Finish, the outermost counts.
+// A guard inside it then returns the handler's error without rendering it, and the response that has been made from it at Finish
+// is stored. If nobody has rendered the error, Finish has the app's ErrorHandler do so. Requests without such an error pass
+// unchanged. If there are several, the outermost Finish counts.
 func Finish() fiber.Handler {
 	return func(c *fiber.Ctx) error {
 		return fasthttpkit.Finish(c, func(err error) { render(c, err) })
@@ -57,13 +57,13 @@ func Finish() fiber.Handler {
 }
 
 // Verify returns a handler that passes requests that v verifies, and answers all others. [Verified], or
-// sign.From(c.UserContext()), tells the handlers inside it who has signed, and a guard takes the key's
-// owner for its user (see core.Config.User). Mount it outside the guard: a failed signature then
-// creates no record, and an unsigned request gets no stored answer. Mounted twice on a route, it refuses
-// every request, whose nonce the first has used.
+// sign.From(c.UserContext()), tells the handlers inside it who signed the request, and a guard inside Verify uses the key's owner
+// as its user (see core.Config.User). Mount it outside the guard: then a failed signature creates no record, and an unsigned
+// request gets no stored answer. If Verify is mounted twice on a route, it refuses every request, because the first one uses up
+// the nonce.
 //
-// It is safe for concurrent use and may be mounted on any number of routes and apps. See the
-// package comment for multipart forms and for the Date of refusals.
+// It is safe for concurrent use, and may be mounted on any number of routes and apps. See the package comment for multipart forms
+// and for the Date of refusals.
 func Verify(v *sign.Verifier) fiber.Handler {
 	return func(c *fiber.Ctx) error {
 		outer := c.UserContext()
@@ -77,12 +77,11 @@ func Verify(v *sign.Verifier) fiber.Handler {
 	}
 }
 
-// Verified returns who has signed the request, if [Verify] has let it through. It may be kept
-// after the handler.
+// Verified returns who signed the request, if it has passed [Verify]. The result may be kept after the handler.
 func Verified(c *fiber.Ctx) (sign.Verified, bool) { return sign.From(c.UserContext()) }
 
-// IssueToken returns a handler that answers {"token":"t1.…"}, a one-shot token for the caller and for
-// the purpose of g, or a refusal. It panics if the key of g is not a [core.Token].
+// IssueToken returns a handler that answers with {"token":"t1.…"}, a one-shot token for the caller and the purpose of g, or with a
+// refusal. It panics if the key of g is not a [core.Token].
 func IssueToken(g *core.Guard) fiber.Handler {
 	serve := g.ServeTokens()
 	return func(c *fiber.Ctx) error {
@@ -90,8 +89,8 @@ func IssueToken(g *core.Guard) fiber.Handler {
 	}
 }
 
-// NewToken issues a token for a page that the handler renders with [core.TokenInput]. For the page's
-// Cache-Control, and for the errors, see [core.Guard.NewToken].
+// NewToken issues a token for a page that the handler renders with [core.TokenInput]. See [core.Guard.NewToken] for the page's
+// Cache-Control and for the errors.
 func NewToken(c *fiber.Ctx, g *core.Guard) (string, error) {
 	return adapterkit.NewToken(c.UserContext(), pageOf(c), g)
 }

@@ -4,33 +4,35 @@
 //	orders := engine.MustGuard(core.Policy{})
 //	r.POST("/orders", ginidem.New(orders), createOrder)
 //
-// Inside the handler, [Run] tells the attempt; c.Request.Context() ends when the claim is
-// lost. The body may be read and bound in every way that Gin has, and the response is the
-// client's as without the guard.
+// Inside the handler, [Run] returns the run, with its attempt. c.Request.Context() ends when the claim is lost. The handler may read
+// and bind the body in every way that Gin has, and the client gets the same response as without the guard.
 //
 // # Errors that a middleware renders
 //
-// A handler that calls c.Error and writes no body leaves the response to a middleware
-// further out, which the guard can't see: the run has failed, and the next try runs. Mount
-// [Finish] outside that middleware, and what it renders is stored:
+// If a handler calls c.Error and writes no body, outer middleware renders the response. The guard cannot see that response: the run
+// has failed, and the next try runs. Mount [Finish] outside that middleware to have its response stored:
 //
 //	r.Use(gin.Recovery(), ginidem.Finish(), renderErrors)
 //
-// The same holds for middleware that renders a response where the handler has written nothing.
+// The same applies to middleware that answers when the handler has written nothing.
 //
 // # Bodies
 //
-// Mount [New] and [Verify] outside middleware that reads bodies. A form that was read counts as it
-// was parsed, and a body that ShouldBindBodyWith has kept as it is. Any other body that was read, in whole or in
-// part, is refused: 500 body_consumed, and malformed by Verify, forms included. What is read of a chunked body is seen by
-// [Finish] further out only. Without it, one that was read in part passes for a whole one, a guard refuses an empty one
-// that has a Content-Type and takes one without for no body, and a body that was added to a request signed without one,
-// and read outside the guard, reaches the handler unsigned.
+// Mount [New] and [Verify] outside middleware that reads bodies. If a form was read before, the guard uses it as parsed. If
+// ShouldBindBodyWith has kept a body, the guard uses that. Any other body that was read before, in whole or in part, is refused: by
+// the guard with 500 body_consumed, by Verify as malformed. Verify also refuses a form that was read before.
+//
+// If a chunked body was read before, only a [Finish] mounted further out can see that. Without it,
+//
+//   - a body that was read in part looks complete;
+//   - an empty body, or one that was read to its end, is refused by the guard if it has a Content-Type, and looks like no body if it
+//     has none;
+//   - if somebody adds a body to a request that was signed without one, and outer middleware reads it, it reaches the handler unsigned.
 //
 // # Signatures
 //
-// [Verify] mounts a verifier of package sign outside the guard, which then takes the key's
-// owner for its user; [Verified] tells the handler who has signed:
+// [Verify] mounts a verifier of package sign outside the guard. The guard then uses the key's owner as its user. [Verified] tells the
+// handler who signed the request:
 //
 //	verifier := sign.Must(sign.NewVerifier(sign.Config{
 //		Keys: ring, Nonces: engine.Nonces(), Observe: sign.LogEvents(slog.Default(), slog.LevelInfo),

@@ -23,17 +23,17 @@ func ExampleVerify_stripe() {
 	key := sign.Must(webhook.NewSenderKey(sign.KeyConfig{ID: "stripe"}, "whsec_a secret for this example"))
 
 	policy := core.SignedEvent()
-	policy.Name = "stripe" // all guards of this name have the same events
+	policy.Name = "stripe" // guards with this name share their events
 	events := engine.MustGuard(policy)
 	verifier := sign.Must(sign.NewVerifier(sign.Config{
-		// webhook.NewSenderKey makes key of the secret as Stripe shows it
+		// webhook.NewSenderKey makes the key from the secret as Stripe shows it
 		Scheme: webhook.Stripe("stripe"), Keys: sign.Must(sign.NewRing(key)),
 		Window:       5 * time.Minute,                                // as Stripe allows
-		GuardedByKey: true,                                           // a message that comes again gets the guard's answer
-		Observe:      sign.LogEvents(slog.Default(), slog.LevelInfo), // why a message was refused; the sender is not told
+		GuardedByKey: true,                                           // a repeated message gets the guard's answer
+		Observe:      sign.LogEvents(slog.Default(), slog.LevelInfo), // logs why a message was refused; the sender is not told
 	}))
 
-	r.POST("/hooks/stripe", ginidem.Verify(verifier), ginidem.New(events), receive) // likewise in the other adapters
+	r.POST("/hooks/stripe", ginidem.Verify(verifier), ginidem.New(events), receive) // the same in the other adapters
 
 	now := time.Now()
 	first := signed(webhook.Stripe("stripe"), key, now, `{"id":"evt_1","type":"charge.succeeded","pending_webhooks":2}`)

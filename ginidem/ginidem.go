@@ -8,9 +8,9 @@ import (
 	"github.com/idem-go/idem/sign"
 )
 
-// New returns middleware that protects the handlers inside it with g. It is safe for
-// concurrent use, and may be mounted on any number of routes: the route is part of the
-// key. An error in writing to the client is added to c.Errors, as Gin itself does.
+// New returns middleware that protects the handlers inside it with g. It is safe for concurrent use, and may be mounted on any
+// number of routes: the route is part of the key. If writing to the client fails, the error is added to c.Errors, as Gin itself
+// does.
 func New(g *core.Guard) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		x := exchangeOf(c)
@@ -24,14 +24,14 @@ func New(g *core.Guard) gin.HandlerFunc {
 	}
 }
 
-// Run returns the run that a handler is part of, or nil, which answers like a first attempt.
+// Run returns the run that the handler belongs to. Outside a run it returns nil, which answers like a first attempt.
 func Run(c *gin.Context) *core.Run { return core.RunFrom(c.Request.Context()) }
 
-// Replayed reports whether the response is a replay, for middleware further out.
+// Replayed reports whether the response is a replay. It is for outer middleware.
 func Replayed(c *gin.Context) bool { return adapterkit.Replayed(c.Writer) }
 
-// UserFromContext takes the user from the value that authentication middleware has set
-// with c.Set(key, value), see [adapterkit.UserFromValue].
+// UserFromContext takes the user from the value that authentication middleware has set with c.Set(key, value). See
+// [adapterkit.UserFromValue] for the types.
 func UserFromContext(key any) core.UserSource {
 	return adapterkit.UserFrom("Gin", key, func(c *gin.Context) any {
 		v, _ := c.Get(key)
@@ -39,14 +39,13 @@ func UserFromContext(key any) core.UserSource {
 	})
 }
 
-// Finish returns middleware that completes the runs whose response is made by a middleware between it
-// and the guard. Mount it outside the middleware that renders errors, on all routes; without a guard
-// inside it, it does nothing.
+// Finish returns middleware that settles runs whose response is made by middleware between Finish and the guard. Mount it on all
+// routes, outside the middleware that renders errors. Without a guard inside it, it does nothing.
 //
-// A run whose error nobody has rendered has failed. So has one whose response is rendered to another
-// c.Writer, which a middleware in between has set once the guard has returned.
+// A run has failed if nobody renders its error, or if the response is rendered to another c.Writer that middleware in between sets
+// after the guard has returned.
 //
-// It also counts how much of a body is read outside guards and verifiers, see the package comment.
+// Finish also counts how much of a body is read outside guards and verifiers: see the package comment.
 func Finish() gin.HandlerFunc {
 	return func(c *gin.Context) {
 		f, returned := new(adapterkit.Finisher), false
@@ -63,14 +62,13 @@ func Finish() gin.HandlerFunc {
 
 type finisherKey struct{}
 
-// Verify returns middleware that passes requests that v verifies; it answers all others and aborts.
-// [Verified] tells the handler who has signed, and a guard inside it takes the key's owner for its user
-// (see core.Config.User). Mount it outside the guard: a failed signature then creates no record, and
-// an unsigned request gets no stored answer. Mounted twice on a route, it refuses every request, whose
-// nonce the first has used.
+// Verify returns middleware that passes requests that v verifies. It answers all others and aborts. [Verified] tells the handler
+// who signed the request, and a guard inside Verify uses the key's owner as its user (see core.Config.User). Mount it outside the
+// guard: then a failed signature creates no record, and an unsigned request gets no stored answer. If Verify is mounted twice on a
+// route, it refuses every request, because the first one uses up the nonce.
 //
-// It is safe for concurrent use, and may be mounted on any number of routes. An error in
-// writing a refusal is added to c.Errors, as Gin itself does.
+// It is safe for concurrent use, and may be mounted on any number of routes. If writing a refusal fails, the error is added to
+// c.Errors, as Gin itself does.
 func Verify(v *sign.Verifier) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		verified, refusal := adapterkit.Verify(v, c.Request)
@@ -89,11 +87,11 @@ func Verify(v *sign.Verifier) gin.HandlerFunc {
 	}
 }
 
-// Verified returns who has signed the request, if [Verify] has let it through.
+// Verified returns who signed the request, if it has passed [Verify].
 func Verified(c *gin.Context) (sign.Verified, bool) { return sign.From(c.Request.Context()) }
 
-// IssueToken returns a handler that answers {"token":"t1.…"}, a one-shot token for the caller and for
-// the purpose of g, or a refusal. It panics if the key of g is not a [core.Token].
+// IssueToken returns a handler that answers with {"token":"t1.…"}, a one-shot token for the caller and the purpose of g, or with a
+// refusal. It panics if the key of g is not a [core.Token].
 func IssueToken(g *core.Guard) gin.HandlerFunc {
 	serve := g.ServeTokens()
 	return func(c *gin.Context) {
@@ -103,8 +101,8 @@ func IssueToken(g *core.Guard) gin.HandlerFunc {
 	}
 }
 
-// NewToken issues a token for a page that the handler renders with [core.TokenInput]. For the page's
-// Cache-Control, and for the errors, see [core.Guard.NewToken].
+// NewToken issues a token for a page that the handler renders with [core.TokenInput]. See [core.Guard.NewToken] for the page's
+// Cache-Control and for the errors.
 func NewToken(c *gin.Context, g *core.Guard) (string, error) {
 	return adapterkit.NewToken(c.Request.Context(), exchangeOf(c), g)
 }

@@ -54,7 +54,7 @@ func TestClient(t *testing.T) {
 
 func TestStores(t *testing.T) {
 	t.Parallel()
-	clienttest.Stores(t, open)
+	clienttest.Stores(t, open, false)
 }
 
 // twice is a hook that sends what fails once more.

@@ -14,12 +14,12 @@ import (
 	"github.com/idem-go/idem/adapterkit/rpckit"
 )
 
-// Client returns a client's interceptor that gives each unary call a key of its own, in the metadata idempotency-key, unless the
-// caller has put one there. All tries of the call have the same key. Methods that are declared to have no side effects get none.
+// Client returns a client interceptor that gives each unary call a key of its own, in the metadata idempotency-key, unless the caller
+// has set one. All tries of the call have the same key. Methods that are declared to have no side effects get none.
 //
-// retry are the codes after which the interceptor tries again, five times at most, with growing waits, and within the call's deadline. It
+// retry are the codes after which the interceptor retries, five times at most, with growing waits, and within the call's deadline. It
 // obeys grpc-retry-pushback-ms. All tries send the same bytes, unless the caller forces a codec of its own ([grpc.ForceCodec]).
-// Without codes, trying again is left to the service config of the channel, whose retry policy repeats a call below the interceptors.
+// Without codes, only the retry policy of the channel's service config retries; it repeats a call below the interceptors.
 // Mount it outside of interceptors that repeat calls: inside, each try would be another operation.
 func Client(retry ...grpccodes.Code) grpc.UnaryClientInterceptor {
 	again := make([]uint32, len(retry))

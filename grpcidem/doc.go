@@ -1,13 +1,13 @@
-// Package grpcidem has interceptors for gRPC (google.golang.org/grpc) that run a unary call once. What is sent again, by a retry policy, a
-// client that came back, or a proxy, gets the first answer: the message, or the status with its details.
+// Package grpcidem has interceptors for gRPC (google.golang.org/grpc) that run a unary call once. A call that a retry
+// policy, a returning client or a proxy repeats gets the first answer: the message, or the status with its details.
 //
 //	engine, err := core.New(core.Config{Service: "shop", Store: store}) // all instances share the store
 //	…
-//	guard, err := grpcidem.New(engine, grpcidem.Config{User: userOf}) // whom auth has found
+//	guard, err := grpcidem.New(engine, grpcidem.Config{User: userOf}) // the user that auth found
 //	…
 //	server := grpc.NewServer(grpc.ChainUnaryInterceptor(recovery, auth, guard.Unary))
 //	…                                     // register the services
-//	passing, err := guard.Passing(server) // streams, and what you have left out
+//	passing, err := guard.Passing(server) // streams, and methods that you left out
 //
 // and on the client:
 //
@@ -15,20 +15,20 @@
 //
 // # What is one operation
 //
-// The full method, the user and the key, which is in the metadata idempotency-key or in a field of the request ([KeyField]). The
-// fingerprint is the request in Protobuf's deterministic form: another request under a known key is refused. Each method is
-// a task of core with the method's name; [core.RunFrom] returns the run in a handler.
+// An operation is the full method, the user and the key, which is in the metadata idempotency-key or in a field of the request
+// ([KeyField]). The fingerprint is the request in Protobuf's deterministic form: another request under a known key is refused. Each
+// method is a task of core with the method's name; [core.RunFrom] returns the run in a handler.
 //
 // # What passes
 //
-// Streams, methods that are declared to have no side effects (idempotency_level), the services health and channelz, and what
-// [Config].Methods leaves out. [Guard.Passing] lists them, and says what can't be protected as the Config means it.
+// Streams, methods that are declared to have no side effects (idempotency_level), the services health and channelz, and methods that
+// [Config].Methods leaves out. [Guard.Passing] lists them, and reports methods that Config means to protect and that can't be.
 //
 // # What a call gets
 //
 //	first                      the handler's answer
 //	duplicate, done            the same, and idempotent-replayed: true in the header
-//	duplicate, running         UNAVAILABLE, with grpc-retry-pushback-ms, by which clients with a retry policy wait; core.Wait waits first
+//	duplicate, running         UNAVAILABLE, with grpc-retry-pushback-ms, which retry policies obey; core.Wait waits first
 //	after a failed status      runs ([FailedByCode], [Config].Failed); after a panic, too
 //	begun, never finished      runs when the lease has passed, or FAILED_PRECONDITION
 //	another request, same key  FAILED_PRECONDITION
@@ -36,12 +36,12 @@
 //	no user                    UNAUTHENTICATED
 //	store can't be reached     UNAVAILABLE; the handler does not run
 //
-// A refusal has a google.rpc.ErrorInfo with the code, which [Refused] returns. The page docs/rpc.md has all of them, what of metadata is
-// stored, and what a rollout of a new schema does: fields that the server does not know count, so that the retry of a call
-// may be refused if the server learns them between the two tries.
+// A refusal has a google.rpc.ErrorInfo with the code, which [Refused] returns. docs/rpc.md lists the codes, and says which metadata is
+// stored and what the rollout of a new schema does: unknown fields count, so the retry of a call may be refused if the server learns a
+// field between the two tries.
 //
 // # What it cannot do
 //
-// The handler's work and its record are two steps, as everywhere: see package core. A client that leaves does not end its run
-// ([Config].Linger); a deadline does.
+// The handler's work and its record are two steps: see package core. A client that leaves does not end its run ([Config].Linger); a
+// deadline does.
 package grpcidem

@@ -95,13 +95,13 @@ func _(store store.Store, recovery, auth grpc.UnaryServerInterceptor, userOf fun
 	if err != nil {
 		return err
 	}
-	guard, err := grpcidem.New(engine, grpcidem.Config{User: userOf}) // whom auth has found
+	guard, err := grpcidem.New(engine, grpcidem.Config{User: userOf}) // the user that auth found
 	if err != nil {
 		return err
 	}
 	server := grpc.NewServer(grpc.ChainUnaryInterceptor(recovery, auth, guard.Unary))
 	shop.RegisterTestServiceServer(server, orders{})
-	passing, err := guard.Passing(server) // streams, and what you have left out
+	passing, err := guard.Passing(server) // streams, and methods that you left out
 	if err != nil {
 		return err
 	}

@@ -22,7 +22,7 @@ import (
 
 // Config configures a [Guard]. User or SharedByAllCallers must be set.
 type Config struct {
-	// Policy is that of a task, see [core.Engine.Task]. Its Name must be empty: each method is a task, named as the method.
+	// Policy is a task's policy, see [core.Engine.Task]. Its Name must be empty: each method is a task, named as the method.
 	// So must its Presence and its Linger be, which are below.
 	Policy core.TaskPolicy
 
@@ -31,26 +31,26 @@ type Config struct {
 	// (option idempotency_level = NO_SIDE_EFFECTS) and streams pass in any case: see [Guard.Passing].
 	Methods []string
 
-	// Key says where a call has its key. Zero: in the metadata idempotency-key, as a string or token of RFC 8941, of at most
+	// Key says where a call carries its key. Zero: in the metadata idempotency-key, as a string or token of RFC 8941, of at most
 	// 255 bytes.
 	Key KeySource
 
 	// Presence says whether a call must have a key. Zero: [core.Required].
 	Presence core.Presence
 
-	// User returns who calls, as an outer interceptor has found out. An error, or an empty user, refuses the call with
+	// User returns the caller that an outer interceptor has authenticated. An error, or an empty user, refuses the call with
 	// UNAUTHENTICATED; the client does not get the error. It is called concurrently. Users are stored as they are, up to 64 bytes:
 	// return no secret.
 	User func(ctx context.Context) (string, error)
 
-	// SharedByAllCallers says that all callers are one user, who gets the answers of all, in place of User.
+	// SharedByAllCallers makes all callers one user, so that each can get any caller's answers. It takes the place of User.
 	SharedByAllCallers bool
 
-	// Failed decides whether a status, which is not OK, is a failure. Nil: [FailedByCode]. Failures in any case are a panic, and a
-	// refusal, whoever made it. It is called concurrently.
+	// Failed decides whether a status, which is not OK, is a failure. Nil: [FailedByCode]. A panic and a refusal, even of
+	// another service, are always failures. It is called concurrently.
 	Failed func(s *status.Status) bool
 
-	// Authorize is called before a stored answer is replayed, because the caller may have lost its rights since. An error refuses
+	// Authorize is called before a stored answer is replayed, because the caller may have lost its rights since. An error refuses it
 	// with PERMISSION_DENIED; the client does not get the error. It is called concurrently. Nil: replays need no permission.
 	Authorize func(ctx context.Context, method string, request any) error
 
@@ -59,17 +59,17 @@ type Config struct {
 	// grpc.ClientSupportedCompressors don't work in handlers.
 	StoredMetadata []string
 
-	// Linger is how much longer a handler's context is valid when the client has left (CANCELLED, a lost connection), so
+	// Linger is how much longer a handler's context stays valid after the client has left (CANCELLED, a lost connection), so
 	// that it finishes and its answer is there for the retry. Zero: 1 minute; negative: it ends at once. The call's deadline
 	// always ends it.
 	Linger time.Duration
 }
 
-// KeySource says where a call has its key. The zero KeySource is the metadata idempotency-key.
+// KeySource says where a call carries its key. The zero KeySource is the metadata idempotency-key.
 type KeySource struct{ field string }
 
 // KeyField takes the key from a string field of the request message, as AIP-155 has it for "request_id": any text of 1 to 255 bytes.
-// An empty field is no key, nor is one that the message does not have: [Guard.Passing] finds the latter.
+// An empty or missing field is no key. [Guard.Passing] reports methods whose request lacks the field.
 func KeyField(name string) KeySource { return KeySource{name} }
 
 // FailedByCode reports whether the code of a status means that the operation was not done, or that nobody knows, so that the record is
@@ -81,7 +81,7 @@ func FailedByCode(s *status.Status) bool {
 	})
 }
 
-// Guard is the server's side: [Guard.Unary] is its interceptor. It is safe for concurrent use.
+// Guard is the server side: [Guard.Unary] is its interceptor. It is safe for concurrent use.
 type Guard struct {
 	kit    *rpckit.Guard
 	config Config
@@ -109,7 +109,7 @@ func MustNew(engine *core.Engine, c Config) *Guard {
 	return g
 }
 
-// Unary is a [grpc.UnaryServerInterceptor]. Mount it inside of the interceptors that recover panics, log and authenticate:
+// Unary is a [grpc.UnaryServerInterceptor]. Mount it inside the interceptors that recover panics, log and authenticate:
 //
 //	grpc.ChainUnaryInterceptor(recovery, auth, guard.Unary)
 func (g *Guard) Unary(ctx context.Context, request any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
@@ -147,8 +147,8 @@ func (g *Guard) Unary(ctx context.Context, request any, info *grpc.UnaryServerIn
 
 // Passing returns the full names of the methods of a server (a *grpc.Server) that pass unprotected, sorted: streams, methods without
 // side effects, those that [Config].Methods leaves out, and, if no key is required, those whose request has no [KeyField]. Call it when
-// all services are registered, and log what it returns. The error joins a *[core.ConfigError] for each method that the
-// Config means to protect and that can't be: an unknown one, a stream, one without the field.
+// all services are registered, and log what it returns. The error joins a *[core.ConfigError] for each method that Config means to
+// protect and that can't be protected: an unknown one, a stream, one without the field.
 func (g *Guard) Passing(server interface {
 	GetServiceInfo() map[string]grpc.ServiceInfo
 }) ([]string, error) {

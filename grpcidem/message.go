@@ -44,7 +44,7 @@ func message(v any) proto.Message {
 	return nil
 }
 
-var errNoMessage = errors.New("grpcidem: no Protobuf message")
+var errNoMessage = errors.New("grpcidem: not a Protobuf message")
 
 // deterministic is how requests are marshalled to be compared.
 var deterministic = proto.MarshalOptions{Deterministic: true}

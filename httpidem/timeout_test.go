@@ -17,7 +17,7 @@ import (
 func TestATimeoutHandlerIsRefusedAtMounting(t *testing.T) {
 	next := http.TimeoutHandler(http.NotFoundHandler(), time.Second, "")
 	require.PanicsWithValue(t, "httpidem: a guard is mounted around an http.TimeoutHandler, which lets its handler run on; "+
-		"write http.TimeoutHandler(httpidem.New(guard)(handler), …)", func() { httpidem.New(guard(core.Policy{}))(next) })
+		"use http.TimeoutHandler(httpidem.New(guard)(handler), …)", func() { httpidem.New(guard(core.Policy{}))(next) })
 	require.NotPanics(t, func() {
 		http.TimeoutHandler(httpidem.New(guard(core.Policy{}))(http.NotFoundHandler()), time.Second, "")
 	})

@@ -1,58 +1,57 @@
-// Package idemclient sends requests to services that are protected by an idempotency key until they have an answer, and lets
-// each operation happen once. It needs the standard library only, and knows the answers of this module's guards and those of
-// other services with an Idempotency-Key (draft-ietf-httpapi-idempotency-key-header).
+// Package idemclient sends each request until it has an answer, under one idempotency key, so that each operation happens once. It
+// is for clients of services that accept an Idempotency-Key (draft-ietf-httpapi-idempotency-key-header): those guarded by this module,
+// and others. It needs only the standard library.
 //
 //	client := &http.Client{Transport: &idemclient.Transport{Hosts: []string{"api.example.com"}}}
 //	resp, err := client.Post("https://api.example.com/payments", "application/json", body)
 //
-// A nil error means that the response is the operation's answer. An [*Error] means that there is none yet: it has the key
-// under which the caller may go on.
+// A nil error means that the response is the operation's answer. An [*Error] means that there is no answer yet. It has the key under
+// which the caller may continue.
 //
 // # What it does
 //
-//   - A connection error, the time limit of one try ([Transport.TryTimeout]), 408, 425, 429, 502, 503, 504, and the
-//     refusals store_unavailable, shutting_down, unfinished and rate_limited under any status: it tries again, with the
-//     same key and the same bytes.
-//   - The refusal in_progress under any status, and a 409 whose JSON has the code idempotency_in_flight or
-//     idempotency_key_in_use: it waits as Retry-After says, and asks again until the operation has an answer. This counts
-//     neither as a try nor in the budget. Bound it by the request's context.
-//   - Any other answer, such as 400, 401, 403, 409, 413, 422 and 500, is returned. Many services replay a 500; for those that
-//     do not, [Transport.Retry500] lets it be tried again.
-//   - Retry-After beyond [Transport.MaxWait] or the context's deadline, no more tries, no more budget, the context's end:
-//     it returns an [*Error] at once, with the last response. net/http drops a response that comes with an error, so it is
-//     in there.
-//   - Past [Transport.KeyLifetime], or the Idempotency-Key-Expires of an answer: it sends nothing more. The service may have
+//   - It tries again, with the same key and the same bytes, after a connection error, after the time limit of one try
+//     ([Transport.TryTimeout]), after 408, 425, 429, 502, 503 and 504, and after the refusals store_unavailable, shutting_down,
+//     unfinished and rate_limited with any status.
+//   - It waits as Retry-After says, and asks again until the operation has an answer, after the refusal in_progress with any status,
+//     and after a 409 whose JSON has the code idempotency_in_flight or idempotency_key_in_use. This counts neither as a try nor in
+//     the budget. Limit it with the request's context.
+//   - It returns any other answer, such as 400, 401, 403, 409, 413, 422 and 500. Many services replay a 500. For those that do not,
+//     set [Transport.Retry500] to have it tried again.
+//   - It returns an [*Error] at once if Retry-After is beyond [Transport.MaxWait] or the context's deadline, if no tries or no budget
+//     are left, or if the context ends. The error has the last response, because net/http drops a response that comes with an error.
+//   - It sends nothing more after [Transport.KeyLifetime], or after the Idempotency-Key-Expires of an answer. The service may have
 //     forgotten the key, so the operation could happen twice: [ErrOutcomeUnknown].
 //
-// JSON, and what tells that it is short, is read before it is returned, up to 64 KiB: an answer that breaks off counts as a
-// connection error. If a longer one or a stream breaks off, the caller goes on with the Idempotency-Key in the Header of
-// the response's Request.
+// An answer with a Content-Length of up to 64 KiB is read before it is returned. So are the first 64 KiB of JSON without a
+// Content-Length. If such an answer breaks off, that counts as a connection error. If a longer answer or a stream breaks off, the
+// caller can continue with the Idempotency-Key in the Header of the response's Request.
 //
 // # Keys
 //
-// A request that asks for something to be done (POST, PUT, PATCH, DELETE, and every other method that is not safe by RFC
-// 9110 or RFC 10008) has an Idempotency-Key. It is the request's own, if the caller has set the field; or that of [WithKey]; or a new
-// one of 128 random bits. It is the same in all tries, and in redirects to guarded hosts that keep the method (307, 308).
-// Redirects that change the method (301, 302, 303) are followed once, without a key. A redirect to a host that is not
-// guarded does not get the key. GET, HEAD, OPTIONS, TRACE and QUERY get no key, and are tried again like the others.
+// Each request that is not safe gets an Idempotency-Key: POST, PUT, PATCH, DELETE, and every other method that is not safe by RFC 9110
+// or RFC 10008. The key is the one in the request's own field, or that of [WithKey], or a new one of 128 random bits. It is the same in
+// all tries, and in redirects to guarded hosts that keep the method (307, 308). Redirects that change the method (301, 302, 303) are
+// followed once, without a key. A redirect to a host that is not guarded does not get the key. GET, HEAD, OPTIONS, TRACE and QUERY get
+// no key, and are retried like other requests.
 //
-// One request is one operation: a loop that sends a request anew after an error needs WithKey, or each round is an
-// operation of its own. A key that lives in this process only is lost with it. Where an operation must not happen twice
-// after a crash either, store a key before the first try, and use WithKey.
+// One request is one operation. A loop that sends a request again after an error needs WithKey; otherwise each round is a new
+// operation. A key that exists only in this process is lost with it. If an operation must not happen twice after a crash, store a key
+// before the first try and use WithKey.
 //
 // # Bodies
 //
-// The bytes of all tries are the same. They come from the request's GetBody, which [http.NewRequest] sets for bodies in
-// memory. A body without GetBody is read into memory before the first try if it has at most 1 MiB; a longer one is sent
-// once. A body that depends on the response (a conversation over one request) must not go through a Transport.
+// The bytes of all tries are the same. They come from the request's GetBody, which [http.NewRequest] sets for bodies in memory. A body
+// without GetBody is read into memory before the first try if it has at most 1 MiB. A longer one is sent once. Do not send a body
+// through a Transport if it depends on the response (a conversation over one request).
 //
-// net/http sends a request with an Idempotency-Key again by itself if a connection that was kept alive breaks. For
-// requests with a body this is switched off: each try is one of the Transport's. For those without one it is counted.
+// net/http itself repeats a request with an Idempotency-Key if a kept-alive connection breaks. For requests with a body the Transport
+// prevents this, so that each try is its own. For requests without one, it counts what net/http repeats.
 //
 // # Signatures
 //
-// As the Base of a Transport, a [github.com/idem-go/idem/sign.Transport] signs each try anew. The other way round does not
-// work: all tries would have one signature.
+// With a [github.com/idem-go/idem/sign.Transport] as its Base, a Transport signs each try again. The reverse does not work: all tries
+// would have the same signature.
 //
 //	client := &http.Client{Transport: &idemclient.Transport{Hosts: hosts, Base: &sign.Transport{Key: key}}}
 package idemclient

@@ -21,15 +21,16 @@ const (
 	expiresHeader = "Idempotency-Key-Expires"
 )
 
-// WithKey returns a context for a request whose key the caller has stored, so that the operation can go on after a crash.
-// The key is sent as it is: this module's guards take an RFC 8941 string ("k-1", with its quotes) and a bare token (k-1),
-// both of which are one key; other services may take only one of them. It has 1 to 255 printable ASCII characters.
-// firstSent is when it was first sent, or at the latest when it was stored; if that is longer ago than
-// [Transport.KeyLifetime], or lies more than a minute ahead, nothing is sent ([ErrOutcomeUnknown]). Zero: it has not been
-// sent yet. For a key that the run of a guard has derived (core.Run.Derive) it is core.Run.Begun.
+// WithKey returns a context for a request whose key the caller has stored, so that the operation can continue after a crash. The
+// key is sent unchanged. Guards of this module accept an RFC 8941 string ("k-1", with its quotes) and a bare token (k-1), and
+// treat the two as one key. Other services may accept only one of them. A key must have 1 to 255 printable ASCII characters.
 //
-// The key is for one operation: requests of the context with another method or URL are refused. Safe methods and hosts that
-// are not guarded do not get it.
+// firstSent is when the key was first sent, or at the latest when it was stored. If that is longer ago than
+// [Transport.KeyLifetime], or more than a minute in the future, nothing is sent ([ErrOutcomeUnknown]). Zero means that the key has
+// not been sent yet. For a key that the run of a guard has derived (core.Run.Derive), pass core.Run.Begun.
+//
+// The key is for one operation: requests of the context with another method or URL are refused. Safe methods, and hosts that are
+// not guarded, do not get it.
 func WithKey(ctx context.Context, key string, firstSent time.Time) context.Context {
 	return context.WithValue(ctx, chosenKey{}, &chosen{key: key, first: firstSent})
 }
@@ -55,10 +56,10 @@ func (c *chosen) check(r *http.Request) error {
 		return errTwoRequests
 	}
 	if own := r.Header.Get(keyHeader); own != "" && own != c.key {
-		return errors.New("idemclient: the request has an Idempotency-Key, and its context has another one")
+		return errors.New("idemclient: the request has one Idempotency-Key, and its context has another")
 	}
 	if len(c.key) < 1 || len(c.key) > 255 || strings.ContainsFunc(c.key, func(c rune) bool { return c < ' ' || c > '~' }) {
-		return errors.New("idemclient: a key has 1 to 255 printable ASCII characters")
+		return errors.New("idemclient: a key must have 1 to 255 printable ASCII characters")
 	}
 	return nil
 }
@@ -136,33 +137,34 @@ func withoutKey(r *http.Request) *http.Request {
 	return r
 }
 
-// ErrOutcomeUnknown is in the chain of an [*Error] if the key is too old to be sent again: the operation may have been
-// carried out, and another try, under this key or another, may carry it out twice. Find out first.
+// ErrOutcomeUnknown is in the chain of an [*Error] if the key is too old to be sent again. The operation may have been carried
+// out, and another try, under this key or another, may carry it out twice. Find out first.
 var ErrOutcomeUnknown = errors.New("outcome unknown: the key is too old to be sent")
 
-// Error says why an operation has no answer yet. It may have been carried out. Who wants to go on sends the request again,
-// with [WithKey] of Key and FirstSent, unless it is [ErrOutcomeUnknown].
+// Error says why an operation has no answer yet. The operation may have been carried out. To continue, send the request again
+// using [WithKey] with Key and FirstSent, unless the error is [ErrOutcomeUnknown].
 //
-// When [http.Client.Timeout] has passed, net/http returns an error of its own, and drops this one: give the request's context the deadline.
+// When [http.Client.Timeout] has passed, net/http returns its own error and drops this one. Set a deadline on the request's
+// context instead.
 //
-// It unwraps to the error of the last try, to the cause of the context's end and to ErrOutcomeUnknown, as far as they apply.
+// An Error unwraps to the error of the last try, to the cause of the context's end, and to ErrOutcomeUnknown, where they apply.
 type Error struct {
 	// Key is the Idempotency-Key. Empty: the request had none.
 	Key string
 	// FirstSent is when the key was first sent.
 	FirstSent time.Time
-	// Tries is how often the request was sent, those included that net/http has sent by itself.
+	// Tries is how many times the request was sent, including the times that net/http has sent it by itself.
 	Tries int
-	// Response is the answer to the last try. Its body is in memory, up to 64 KiB of it, and needs no closing. Nil: that try
-	// had no answer.
+	// Response is the answer to the last try. Up to 64 KiB of its body are in memory, and it need not be closed. Nil: that try had
+	// no answer.
 	Response *http.Response
 
 	why    string
 	causes []error
 }
 
-// Error returns how often the request was sent, why it is not sent again, and what the last try has brought. It does not
-// contain the key.
+// Error says how many times the request was sent, why it is not sent again, and what the last try resulted in. It does not contain
+// the key.
 func (e *Error) Error() string {
 	text := "idemclient: " + e.why + "; sent once"
 	if e.Tries != 1 {
@@ -180,7 +182,7 @@ func (e *Error) Error() string {
 // Unwrap returns the causes.
 func (e *Error) Unwrap() []error { return e.causes }
 
-// Timeout reports whether a time limit has ended the last try. [net/url.Error.Timeout] asks for it.
+// Timeout reports whether a time limit has ended the last try. [net/url.Error.Timeout] calls it.
 func (e *Error) Timeout() bool {
 	for _, cause := range e.causes {
 		if limit, ok := cause.(interface{ Timeout() bool }); ok && limit.Timeout() {

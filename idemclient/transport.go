@@ -20,39 +20,38 @@ import (
 	"github.com/idem-go/idem/internal/retry"
 )
 
-// Transport is an [http.RoundTripper] that sends each request to a guarded host until it has an answer, under one
-// Idempotency-Key. The package documentation says what it does with which answer.
+// Transport is an [http.RoundTripper] that sends each request to a guarded host until it has an answer, under one Idempotency-Key. The
+// package documentation says how it handles each answer.
 //
-// The zero value only passes requests on. Do not change the fields once the transport is in use, and do not copy it; it is
-// then safe for concurrent use.
+// The zero value only passes requests on. Do not copy a Transport, and do not change its fields once it is in use. It is safe for
+// concurrent use.
 type Transport struct {
-	// Hosts are the guarded hosts: those whose services take an Idempotency-Key. Each is a name, which stands for all its
-	// ports, or a name with a port; without wildcards. Requests to other hosts are passed on to Base, as are CONNECT and
-	// requests for an upgrade of the protocol. A dot at the end of a name makes no difference. Empty: no host is guarded, and
-	// every request is only passed on.
+	// Hosts are the guarded hosts: those whose services accept an Idempotency-Key. Each is a name, which stands for all its ports, or
+	// a name with a port. Wildcards are not allowed. A dot at the end of a name makes no difference. Requests to other hosts are
+	// passed on to Base, as are CONNECT and requests for a protocol upgrade. Empty: no host is guarded.
 	Hosts []string
 	// Base sends the requests. Nil: [http.DefaultTransport].
 	Base http.RoundTripper
-	// MaxTries is how many times a request is sent at most; while the operation is running on the server, it is asked for
-	// more often. Zero: 5. One: no retries.
+	// MaxTries is how many times a request is sent at most. Requests that find the operation running on the server do not count.
+	// Zero: 5. One: no retries.
 	MaxTries int
-	// TryTimeout is how long a try may take, from the last part of the body that was sent, until there is the header of the response, and
-	// of JSON what is read before it is returned. It is longer than the slowest answer: a handler that the next try finds running must end
-	// before its service gives up on a client that has left (core.Policy.Linger: a minute). It does not hold for bodies that can be sent
-	// only once. Zero: 30 s. Negative: no limit.
+	// TryTimeout is how long a try may take, from the last part of the body that was sent until the header of the response is there
+	// and, of JSON, the part that is read before it is returned. Set it longer than the slowest answer: when a try times out, the
+	// service sees that its client has left, and ends the handler after a while (core.Policy.Linger: a minute). TryTimeout does not
+	// apply to bodies that can be sent only once. Zero: 30 s. Negative: no limit.
 	TryTimeout time.Duration
 	// MaxWait is the longest pause between two tries. Zero: 30 s.
 	MaxWait time.Duration
-	// KeyLifetime is for how long after a key was first sent it may be sent again. It is at most what the service keeps its
-	// results for. An Idempotency-Key-Expires of an answer takes its place. Zero: 24 h.
+	// KeyLifetime is how long after a key was first sent it may be sent again. It must not be longer than the service keeps its
+	// results. An Idempotency-Key-Expires in an answer replaces it. Zero: 24 h.
 	KeyLifetime time.Duration
-	// Budget is how many tries, beyond the first of each request, one of the Hosts gets in a second, from all callers
-	// together; ten answers from there add one. If it is used up, callers wait for their turn, up to MaxWait. Zero: 10.
-	// Negative: no limit.
+	// Budget is how many retries per second one of the Hosts gets from all callers together. The first try of each request does not
+	// count, and ten answers from the host add one retry. When the budget is used up, callers wait for their turn, up to MaxWait.
+	// Zero: 10. Negative: no limit.
 	Budget int
-	// Retry500 says that a 500 is tried again. Set it if the service does not replay a 500.
+	// Retry500 makes the transport try again after a 500. Set it if the service does not replay a 500.
 	Retry500 bool
-	// Observe is called after each try. Calls may be concurrent. Nil: no calls.
+	// Observe is called after each try, also concurrently. Nil: no calls.
 	Observe func(Try)
 
 	once  sync.Once
@@ -60,14 +59,14 @@ type Transport struct {
 	fault error
 }
 
-// Try is what [Transport.Observe] is told of a try.
+// Try describes one try to [Transport.Observe].
 type Try struct {
 	// Request is what was sent. Do not change it.
 	Request *http.Request
-	// ResendCount is how many tries there were before, OpenTelemetry's http.request.resend_count. What net/http has sent
-	// again by itself is counted.
+	// ResendCount is the number of earlier tries (OpenTelemetry's http.request.resend_count), including those that net/http has made by
+	// itself.
 	ResendCount int
-	// Response is the answer. Do not change it or read its body. Nil: Err says why there is none.
+	// Response is the answer. Do not change it, and do not read its body. Nil: Err says why there is none.
 	Response *http.Response
 	Err      error
 	// Pause is the time until the next try. Zero: this is the last.
@@ -82,8 +81,8 @@ const (
 	defaultBudget      = 10
 )
 
-// RoundTrip implements [http.RoundTripper]. It closes r's body and changes nothing else of r. Its error is an [*Error],
-// unless r could not be sent at all or was only passed on.
+// RoundTrip implements [http.RoundTripper]. It closes r's body and changes nothing else in r. Its error is an [*Error], unless r could
+// not be sent at all or was only passed on.
 func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	base := t.base()
 	if r.URL == nil {
@@ -318,7 +317,7 @@ func (c *call) roundTrip(ctx context.Context, cancel context.CancelCauseFunc) (*
 		var err error
 		if r.Body, err = c.body(); err != nil {
 			c.lost = true
-			return nil, retry.Final, fmt.Errorf("the body for another try: %w", err)
+			return nil, retry.Final, fmt.Errorf("reading the body again: %w", err)
 		}
 		if c.length < 0 || c.length > inOneGo {
 			long = &sending{ReadCloser: r.Body, limit: limit, timeout: timeout}

@@ -214,7 +214,7 @@ func TestBodies(t *testing.T) {
 		{name: "longer, from GetBody", body: mib + "x", length: 1<<20 + 1,
 			getBody: func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(mib + "x")), nil }, sent: 2},
 		{name: "GetBody fails", body: "bytes", getBody: func() (io.ReadCloser, error) { return nil, errors.New("the file is gone") },
-			sent: 1, fault: "the body can't be read again; sent once: connection reset: the body for another try: the file is gone"},
+			sent: 1, fault: "the body can't be read again; sent once: connection reset: reading the body again: the file is gone"},
 		{name: "too short", body: "bytes", length: 6, fault: "5 bytes, but ContentLength is 6"},
 		{name: "too long", body: "bytes", length: 4, fault: "5 bytes, but ContentLength is 4"},
 		{name: "unreadable", change: func(_ *http.Request, w *watched) { w.Reader = io.MultiReader(strings.NewReader("by"), broken{}) },

@@ -1,17 +1,20 @@
-// Package idemtest helps you test protected handlers and tasks. Its engine has an in-process
-// store and a clock that the test moves, and counts what ran.
+// Package idemtest helps you test guarded handlers and tasks. Its engine has an in-process store, has a clock that the test moves, and
+// counts runs and replays.
 //
 //	e := idemtest.New(t, core.Config{User: core.UserFromHeader("X-User")})
 //	handler := newHandler(e.Engine)  // the service's own code
 //	…                                // the same request twice
 //	e.WantRuns("POST /orders", 1)
 //
-// Situations that are hard to make with a real store are one call here: a duplicate of a running
-// operation ([Engine.NextIsRunning]), an operation that an earlier run has abandoned
-// ([Engine.NextIsAbandoned]), a store that fails ([Engine.Fail]), a lease or a retention that
-// passes ([Engine.Advance]), and the context of a second attempt ([Attempt]).
+// Each of these situations is hard to produce with a real store, and takes one call here:
 //
-// An engine also works in a bubble of testing/synctest, where sleeping moves its clock, too.
+//   - a duplicate of a running operation: [Engine.NextIsRunning]
+//   - an operation that an earlier run has abandoned: [Engine.NextIsAbandoned]
+//   - a store that fails: [Engine.Fail]
+//   - a lease or a retention that passes: [Engine.Advance]
+//   - the context of a second attempt: [Attempt]
+//
+// An engine also works in a testing/synctest bubble, where sleeping moves its clock as well.
 package idemtest
 
 import (
@@ -27,7 +30,7 @@ import (
 	"github.com/idem-go/idem/core/store/memstore"
 )
 
-// Engine is an engine for a test. Its methods are safe for concurrent use. Make one with [New].
+// Engine is an engine for a test. Make one with [New]. Its methods are safe for concurrent use.
 type Engine struct {
 	*core.Engine
 	tb    testing.TB
@@ -37,12 +40,12 @@ type Engine struct {
 	events []core.Event
 }
 
-// New makes an engine from c, with a store of its own: c.Store must be nil. c.Observe is called
-// as usual. A fault of c ends the test.
+// New makes an engine from c, with its own store: c.Store must be nil. c.Observe is called as usual. If c is invalid, the test
+// ends.
 func New(tb testing.TB, c core.Config) *Engine {
 	tb.Helper()
 	if c.Store != nil {
-		tb.Fatal("idemtest: Config.Store is set; the engine brings a store of its own")
+		tb.Fatal("idemtest: Config.Store is set, but the engine has its own store")
 	}
 	e := &Engine{tb: tb, store: new(testStore)}
 	records, err := memstore.New(memstore.Config{Now: e.store.now})
@@ -68,9 +71,9 @@ func New(tb testing.TB, c core.Config) *Engine {
 	return e
 }
 
-// Advance moves the store's clock forward by d, so that leases and retentions pass. Waits of requests go by the
-// wall clock: a waiter ([core.Wait]) looks at its limit again, and not when Advance has ended the lease. In a bubble of
-// testing/synctest both clocks move while the test sleeps.
+// Advance moves the store's clock forward by d, so that leases and retentions pass. Requests that wait ([core.Wait]) follow the
+// wall clock: a waiter looks again when its own timer fires, not when Advance has ended the lease. In a testing/synctest bubble,
+// both clocks move while the test sleeps.
 func (e *Engine) Advance(d time.Duration) {
 	e.store.mu.Lock()
 	defer e.store.mu.Unlock()
@@ -92,24 +95,24 @@ const (
 // ErrFailing is the error of the calls that [Engine.Fail] makes fail.
 var ErrFailing = errors.New("idemtest: the store is made to fail")
 
-// Fail makes these calls of the store fail from now on, with [ErrFailing], and no others. Without
-// arguments, the store works again. Fail Acquire for a store that can't be reached before the
-// handler runs; fail Renew, Complete, Release and Abandon for one that can't be reached afterwards: a run
-// that ends meanwhile is then unsettled ([core.Unsettled]), and the next call of its operation, after the store
-// works again, has it settled. Drain with a context that has ended gives it up ([core.RunUnfinished]).
+// Fail makes these calls of the store, and no others, fail from now on with [ErrFailing]. Without arguments, the store works
+// again.
+//
+// Acquire fails for a store that cannot be reached before the handler runs. Renew, Complete, Release and Abandon fail for one that
+// cannot be reached afterwards: a run that ends meanwhile is unsettled ([core.Unsettled]). Once the store works again, the next
+// call of its operation settles it. Drain with a context that has ended gives it up ([core.RunUnfinished]).
 func (e *Engine) Fail(calls ...Call) {
 	e.store.mu.Lock()
 	defer e.store.mu.Unlock()
 	e.store.failing = slices.Clone(calls)
 }
 
-// NextIsRunning makes the next request or task a duplicate of a running operation with equal
-// parameters. That run never finishes; it is abandoned when lease has passed ([Engine.Advance]).
+// NextIsRunning makes the next request or task a duplicate of a running operation with equal parameters. That run never finishes.
+// It is abandoned when lease has passed ([Engine.Advance]).
 func (e *Engine) NextIsRunning(lease time.Duration) { e.next(lease, 1) }
 
-// NextIsAbandoned makes the next request or task one whose operation has begun attempts times
-// before and never finished: it takes over with the next attempt number, or is refused if its
-// policy says Uncertain.
+// NextIsAbandoned makes the next request or task one whose operation has started attempts times before and has never finished. The
+// request takes over with the next attempt number, or is refused if its policy says Uncertain.
 func (e *Engine) NextIsAbandoned(attempts uint64) { e.next(0, attempts) }
 
 func (e *Engine) next(lease time.Duration, attempts uint64) {
@@ -125,8 +128,7 @@ func (e *Engine) Events() []core.Event {
 	return slices.Clone(e.events)
 }
 
-// Count returns how many events of a kind there were on a route ("POST /orders"), or of a task ("DO "
-// and its name).
+// Count returns the number of events of a kind on a route ("POST /orders"), or for a task ("DO " and its name).
 func (e *Engine) Count(kind core.Kind, route string) (n int) {
 	for _, event := range e.Events() {
 		if event.Kind == kind && event.Route == route {
@@ -136,8 +138,8 @@ func (e *Engine) Count(kind core.Kind, route string) (n int) {
 	return n
 }
 
-// WantRuns fails the test unless the operations of a route ("POST /orders"), or of a task ("DO " and
-// its name), have run n times in all.
+// WantRuns fails the test unless the operations of a route ("POST /orders"), or of a task ("DO " and its name), have run n times
+// in total.
 func (e *Engine) WantRuns(route string, n int) {
 	e.tb.Helper()
 	if got := e.Count(core.Started, route); got != n {
@@ -145,8 +147,8 @@ func (e *Engine) WantRuns(route string, n int) {
 	}
 }
 
-// WantReplays fails the test unless n duplicates of a route or task have got the first result. A replay
-// is counted after it has been written, so that WantReplays waits for up to a second.
+// WantReplays fails the test unless n duplicates on a route or of a task have got the first result. A replay is counted after it
+// has been written, so WantReplays waits for up to a second.
 func (e *Engine) WantReplays(route string, n int) {
 	e.tb.Helper()
 	for until := time.Now().Add(time.Second); e.Count(core.Replayed, route) < n && time.Now().Before(until); {
@@ -157,8 +159,8 @@ func (e *Engine) WantReplays(route string, n int) {
 	}
 }
 
-// Attempt calls fn with the context of a run that has this attempt number, from 1, to test what a
-// handler does at a takeover. [core.RunFrom] returns that run. The context ends when fn returns.
+// Attempt calls fn with the context of a run that has this attempt number, counted from 1. Use it to test what a handler does at a
+// takeover. [core.RunFrom] returns that run. The context ends when fn returns.
 func Attempt(tb testing.TB, attempt uint64, fn func(ctx context.Context)) {
 	tb.Helper()
 	if attempt == 0 {

@@ -1,13 +1,11 @@
-// Package js has idem.js, the script that belongs to the suite, for programs that serve it
-// themselves:
+// Package js has idem.js, idem's script for web pages, for programs that serve it themselves:
 //
 //	mux.HandleFunc("GET /idem.js", js.Serve)                         // net/http
 //	r.GET("/idem.js", gin.WrapF(js.Serve))                           // Gin
 //	e.GET("/idem.js", echo.WrapHandler(http.HandlerFunc(js.Serve)))  // Echo
 //	app.Get("/idem.js", adaptor.HTTPHandlerFunc(js.Serve))           // Fiber
 //
-// A page loads it with <script src="/idem.js" defer></script>. What it does there is in README.md
-// beside this file.
+// A page loads it with <script src="/idem.js" defer></script>. README.md in this directory says what it does.
 package js
 
 import (
@@ -30,9 +28,8 @@ var etag = sync.OnceValue(func() string {
 	return `"` + hex.EncodeToString(sum[:8]) + `"`
 })
 
-// Serve answers with [Script], or with 304 to a client that has it (RFC 9110, section 13.1.2).
-// Clients and caches may keep it for an hour; then they ask whether it is still the same. Serve is
-// safe for concurrent use.
+// Serve answers with [Script], or with 304 if the client has it already (RFC 9110, section 13.1.2). Clients and caches may keep it
+// for an hour before they ask again. Serve is safe for concurrent use.
 func Serve(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h.Set("Content-Type", "text/javascript; charset=utf-8")

@@ -1,5 +1,5 @@
-// Package mcpgoidem guards the tools of an MCP server on mcp-go (github.com/mark3labs/mcp-go): a call that an agent
-// makes again, after a time-out, a broken stream or an answer that it did not understand, gets the first result.
+// Package mcpgoidem guards the tools of an MCP server on mcp-go (github.com/mark3labs/mcp-go). A call that an agent
+// repeats, after a timeout, a broken stream or an answer that it did not understand, gets the first result.
 //
 //	engine, err := core.New(core.Config{Service: "shop", Store: store})
 //	…
@@ -11,20 +11,20 @@
 //
 // # What is one operation
 //
-// The server's name, the tool, the caller and the key. The key is the first that is there: _meta["io.github.idem-go/idempotency-key"], the
-// header Idempotency-Key of the HTTP request, the argument [Config].Argument, what [Config].Key returns, and, under the rule [Arguments], a
-// digest of the arguments. Never the id of a JSON-RPC request or a progress token, which are others at each try. The same key with
-// other arguments is refused. A tool that runs a call finds the run by [core.RunFrom].
+// An operation is the server's name, the tool, the caller and the key. The key is the first of these that a call has:
+// _meta["io.github.idem-go/idempotency-key"], the header Idempotency-Key of the HTTP request, the argument [Config].Argument, what
+// [Config].Key returns, and, under the rule [Arguments], a digest of the arguments. It is never the id of a JSON-RPC request or a progress
+// token, which change with each try. The same key with other arguments is refused. In a tool, [core.RunFrom] returns the run.
 //
 // # What a call gets
 //
 //	first                         the tool's result
 //	duplicate, done               the same, with _meta["io.github.idem-go/replayed"]: true
 //	duplicate, running            waits for up to 30 s, then a refusal that says when to call again
-//	after a result with isError   runs ([Config].Failed), as after an error, a panic, or arguments that don't fit the schema
+//	after a result with isError   runs ([Config].Failed), as after an error, a panic, or arguments that do not fit the schema
 //	after a result that asks for input
 //	                              runs, with the input or without; its result is that of the operation
-//	begun, never finished         runs when the lease has passed, or a refusal that says not to
+//	begun, never finished         runs when the lease has passed, or a refusal that says not to repeat it
 //	other arguments, same key     a refusal
 //	no key                        runs, or a refusal under the rule [Required]
 //	store can't be reached        a refusal; the tool does not run
@@ -33,15 +33,16 @@
 //
 // # What passes
 //
-// All but calls of tools, tools with readOnlyHint, those that [Config] lets pass, and task tools (server.ServerTaskTool), whose calls the
-// SDK shows to no middleware: [Guard.Check] refuses those that are not to pass. An ordinary tool that is called as a task is guarded
-// within the task: a call that is issued again makes another task, which gets the first one's result. The SDK ends the context of a task
-// as soon as the call has been answered with its id; the guard runs the tool without that end, so that tasks/cancel does not reach it.
+// Everything but calls of tools, tools with readOnlyHint, tools that [Config] lets pass, and task tools (server.ServerTaskTool), whose
+// calls the SDK shows to no middleware: [Guard.Check] refuses those that should not pass. An ordinary tool that is called as a task is
+// guarded within the task: a repeated call makes another task, which gets the first one's result. The SDK ends the context of a task as
+// soon as the call has been answered with its id. The guard runs the tool without that end, so tasks/cancel does not reach it.
 //
 // # Clients that leave
 //
-// A client that cancels a call, or loses the stream, does not end it ([Config].Linger), although the protocol says that a server should
-// stop: it can't undo what a tool has done by then, and the client, which does not know, calls again. That call waits for the first.
+// A client that cancels a call, or loses the stream, does not end the run ([Config].Linger), although the protocol says that a server
+// should stop. Stopping can't undo what a tool has done by then, and the client, which does not know, calls again. That call waits for the
+// first.
 //
-// docs/agents.md has which key to choose, what models are told, and what can't be known over stdio.
+// docs/agents.md says which key to choose, what models are told, and what the server can't know over stdio.
 package mcpgoidem

@@ -19,16 +19,16 @@ type Rule = mcpkit.Rule
 
 // The rules.
 const (
-	// ByHints goes by the tool's annotations: one with readOnlyHint passes, any other one has the rule [Config].Default.
+	// ByHints uses the tool's annotations: a tool with readOnlyHint passes, any other one has the rule [Config].Default.
 	ByHints = mcpkit.ByHints
 	// Pass guards no call.
 	Pass = mcpkit.Pass
-	// Optional guards the calls that have a key. Others run each time.
+	// Optional guards calls that have a key. Others run each time.
 	Optional = mcpkit.Optional
 	// Required guards all calls, and refuses those without a key.
 	Required = mcpkit.Required
-	// Arguments guards all calls. The key of a call that brings none is made of its arguments: equal ones within [Config].Window are one
-	// call, though a person may have meant two.
+	// Arguments guards all calls. For a call without a key, the key is made of its arguments: equal calls within [Config].Window are
+	// one call, though a person may have meant two.
 	Arguments = mcpkit.Arguments
 )
 
@@ -44,62 +44,62 @@ const (
 	RefusedMeta = mcpkit.RefusedMeta
 	// RetryAfterMeta has the number of seconds to wait, in the _meta of a refusal after which another try makes sense.
 	RetryAfterMeta = mcpkit.RetryAfterMeta
-	// KeyDescription describes [Config].Argument in a tool's schema, so that models repeat a key and do not make another one.
+	// KeyDescription describes [Config].Argument in a tool's schema, so that models repeat a key instead of making another one.
 	KeyDescription = mcpkit.KeyDescription
 )
 
 // Config configures a [Guard]. Name must be set.
 type Config struct {
-	// Name is the server's name: letters, digits, -, _ and dots. It is a part of the stored keys. The route of a call, in events and
+	// Name is the server's name: letters, digits, -, _ and dots. It is part of the stored keys. The route of a call, in events and
 	// for operators, is "DO name/tool".
 	Name string
 
-	// Policy is that of a task, see [core.Engine.Task]. Its Name, Presence and Linger must be zero. A zero Duplicate,
+	// Policy is a task's policy, see [core.Engine.Task]. Its Name, Presence and Linger must be zero. A zero Duplicate,
 	// which core.Replay() is, means core.Wait(30 * time.Second).
 	Policy core.TaskPolicy
 
-	// Tools are the rules of tools, by name. They go before Rule and the hints.
+	// Tools are the rules of tools, by name. They take precedence over Rule and the hints.
 	Tools map[string]Rule
 
 	// Rule returns the rule of a tool that Tools does not name; [ByHints] leaves it to the hints. It is called at each call of the
 	// tool, concurrently. It must not change the tool. Nil: the hints decide.
 	Rule func(tool *mcp.Tool) Rule
 
-	// Default is the rule of tools about which nobody has decided. Zero: [Optional].
+	// Default is the rule of tools for which neither Tools, Rule nor a hint decides. Zero: [Optional].
 	Default Rule
 
-	// PassIdempotent lets tools with idempotentHint pass, too. A hint is what a tool's author says of it.
+	// PassIdempotent lets tools with idempotentHint pass, too. A hint is a claim of the tool's author.
 	PassIdempotent bool
 
-	// Argument is the argument that has the key, if neither _meta nor the header Idempotency-Key has one. It does not count when
-	// arguments are compared. See [KeyDescription]. Empty: none has.
+	// Argument is the argument that has the key, if neither _meta nor the header Idempotency-Key has one. It is left out when
+	// arguments are compared. See [KeyDescription]. Empty: no argument has the key.
 	Argument string
 
-	// Key returns the key of a call that has none of these: the id that a harness gives to the use of a tool, say. "" is none. It is
+	// Key returns the key of a call that has none of these, such as the id that a harness gives to a tool use. "" means none. It is
 	// called concurrently. Nil: there is no such key.
 	Key func(ctx context.Context, call mcp.CallToolRequest) string
 
-	// Window is how long a result is kept whose key is made of the arguments ([Arguments]), from the end of the run. Zero: 1 minute.
+	// Window is how long a result whose key is made of the arguments ([Arguments]) is kept, from the end of the run. Zero: 1 minute.
 	Window time.Duration
 
-	// User returns who calls. An error, or an empty user, refuses a call that has a key; the client does not get the error. It is called
+	// User returns the caller. An error, or an empty user, refuses a call that has a key; the client does not get the error. It is called
 	// concurrently. Nil: calls that came by HTTP and have a key are refused; others are
 	// those of one user, because the process is. Users are stored as they are, up to 64 bytes: return no secret.
 	User func(ctx context.Context, call mcp.CallToolRequest) (string, error)
 
-	// SharedByAllCallers says that all callers are one user, who gets the results of all. It is for HTTP without authentication.
+	// SharedByAllCallers makes all callers one user, so that each can get any caller's results. It is for HTTP without authentication.
 	SharedByAllCallers bool
 
 	// Failed decides whether a result with IsError is a failure, after which the next call runs. Nil: each is. Results that say that
 	// the arguments don't fit the schema are in any case. It is called concurrently and must not change the result.
 	Failed func(result *mcp.CallToolResult) bool
 
-	// Authorize is called before a stored result is replayed, because the caller may have lost its rights since. An error refuses; the
-	// client does not get the error. It is called concurrently. Nil: replays need no permission.
+	// Authorize is called before a stored result is replayed, because the caller may have lost its rights since. An error refuses the
+	// replay; the client does not get the error. It is called concurrently. Nil: replays need no permission.
 	Authorize func(ctx context.Context, call mcp.CallToolRequest) error
 
-	// Linger is how much longer a tool's context is valid when the client has cancelled the call or left, so that the tool finishes and
-	// its result is there for the call that is issued again. Zero: 1 minute; negative: it ends at once.
+	// Linger is how much longer a tool's context stays valid after the client has cancelled the call or left, so that the tool can
+	// finish and its result is there for the repeated call. Zero: 1 minute; negative: it ends at once.
 	Linger time.Duration
 }
 
@@ -129,7 +129,7 @@ func MustNew(engine *core.Engine, c Config) *Guard {
 	return g
 }
 
-// Middleware is a [server.ToolHandlerMiddleware]. Mount it inside of those that recover panics and log, which is after them:
+// Middleware is a [server.ToolHandlerMiddleware]. Mount it inside middleware that recovers panics and logs, which means after it:
 //
 //	server.NewMCPServer("shop", "1", server.WithRecovery(), server.WithToolHandlerMiddleware(guard.Middleware))
 func (g *Guard) Middleware(next server.ToolHandlerFunc) server.ToolHandlerFunc {
@@ -242,9 +242,9 @@ func (g *Guard) user(ctx context.Context, req mcp.CallToolRequest) (user string,
 	return user, err
 }
 
-// Check reports how the tools of a server are guarded, for a log at the start. Call it when they are all added. It asks the server for its
-// tools, as a client in the process. The error joins a *[core.ConfigError] for each name in [Config].Tools that is no tool, and for each
-// task tool that is not to pass: the SDK shows their calls to no middleware.
+// Check reports how the tools of a server are guarded, for a log at the start. Call it when they are all added. It asks the server for
+// its tools, as a client in the process. The error joins a *[core.ConfigError] for each name in [Config].Tools that is not a tool of
+// the server, and for each task tool that is not to pass: the SDK shows their calls to no middleware.
 func (g *Guard) Check(s *server.MCPServer) (*Report, error) {
 	var tools []mcp.Tool
 	var described []mcpkit.Tool

@@ -1,5 +1,5 @@
-// Package operate is a page for operators: it shows the operations of an engine, what needs somebody first, and lets those who may
-// release, settle and forget them.
+// Package operate is a web page for operators. It lists an engine's operations (those that need attention first) and lets authorised
+// people release, settle and forget them.
 //
 //	page, err := operate.New(engine, operate.Options{Authorize: func(r *http.Request) (operate.Actor, operate.Access, error) {
 //		name, password, _ := r.BasicAuth()
@@ -13,15 +13,15 @@
 //	}
 //	mux.Handle("/admin/idempotency/", page)
 //
-// It is an [http.Handler], and can be mounted under any path: all links are relative. It loads nothing from elsewhere, and runs no
-// script. Other frameworks take it by their own wrappers: gin.WrapH, echo.WrapHandler, adaptor.HTTPHandler of Fiber.
+// The page is an [http.Handler], and can be mounted under any path: all links are relative. It loads nothing from other sites, and runs no
+// script. Other frameworks mount it with their own wrappers: gin.WrapH, echo.WrapHandler, adaptor.HTTPHandler of Fiber.
 //
-// An action needs a reason. It is a POST that a browser sends from the page itself only ([http.CrossOriginProtection], see
-// [Options].TrustedOrigins), and it is guarded in this process: a double click does it once. It changes what the operator has seen, or
-// nothing. What the page itself does is no operation of the engine.
+// An action needs a reason. It is a POST that is accepted only from the page itself ([http.CrossOriginProtection], see
+// [Options].TrustedOrigins), and this process guards it: a double click acts once. It changes the record that the operator saw, or nothing.
+// The page's own requests are not operations of the engine.
 //
-// No address has a user or a key: searches for them are POSTs, and the cursor in the link to more operations is encrypted under a key of
-// this process.
+// No address contains a user or a key: searches for them are POSTs, and the cursor in the link to more operations is encrypted under a
+// key of this process.
 package operate
 
 import (
@@ -53,35 +53,35 @@ import (
 	"github.com/idem-go/idem/httpidem"
 )
 
-// Actor is who acts, as the audit and the record have it.
+// Actor is the name of the person who acts, as the audit and the record show it.
 type Actor string
 
-// Access is what somebody may do. The zero Access is [None].
+// Access is what a person may do. The zero Access is [None].
 type Access uint8
 
-// What somebody may do.
+// The kinds of access.
 const (
 	None   Access = iota // 401, and a browser asks for a password
-	Read                 // see operations, users and keys, and results
-	Change               // and release, settle and forget them
+	Read                 // see operations, users, keys and results
+	Change               // also release, settle and forget operations
 )
 
 // Options are the options of a page.
 type Options struct {
 	// Authorize says who sends a request, and what they may do. It is required: there is no page without it. An error is a 403,
-	// and not shown. It is called concurrently.
+	// and its text is not shown. It is called concurrently.
 	Authorize func(r *http.Request) (Actor, Access, error)
 
-	// Audit is asked before an action, and an error forbids it: see [operations.Options]. Nil: every action is allowed to
-	// those with [Change].
+	// Audit is called before an action, and an error forbids it: see [operations.Options]. Nil: everyone with [Change] may do
+	// every action.
 	Audit func(ctx context.Context, a operations.Action) error
 
-	// Format makes a stored body readable for the page: it may decode, indent, or leave out what nobody should see. Nil: the body
-	// is shown as it is if it is text.
+	// Format makes a stored body readable for the page: it may decode, indent, or leave out what nobody should see. Nil: a body that
+	// is text is shown unchanged.
 	Format func(op operations.Operation, contentType string, body []byte) string
 
-	// TrustedOrigins are origins, such as "https://ops.example.com", whose forms are taken besides those of the requests' own Host. Behind
-	// a proxy that rewrites Host they name the page as browsers see it.
+	// TrustedOrigins are origins, such as "https://ops.example.com", whose forms are accepted in addition to those of the request's Host.
+	// Behind a proxy that rewrites Host, name the page as browsers see it.
 	TrustedOrigins []string
 }
 
@@ -97,7 +97,7 @@ type Handler struct {
 // New returns the page of an engine. The error is [operations.ErrNoInspector], or for options without Authorize or with a malformed origin.
 func New(engine *core.Engine, o Options) (*Handler, error) {
 	if o.Authorize == nil {
-		return nil, errors.New("operate: Options.Authorize is nil: nobody may see the page")
+		return nil, errors.New("operate: Options.Authorize is nil: nobody could see the page")
 	}
 	ops, err := operations.Of(engine, operations.Options{Audit: o.Audit})
 	if err != nil {
@@ -167,7 +167,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case name == "operation" && read:
 		h.serveOperation(w, r, access)
 	case name == "act" && r.Method == http.MethodPost && access < Change:
-		h.fail(w, http.StatusForbidden, "You may look, and change nothing.")
+		h.fail(w, http.StatusForbidden, "You may look at operations, but not change them.")
 	case name == "act" && r.Method == http.MethodPost:
 		r = r.Clone(r.Context())
 		r.Header.Set(actorHeader, string(actor))
@@ -180,7 +180,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		redirect(w, "./"+name+"/") // the mount without its slash; a name may look like a scheme
 	default:
 		header.Set("Allow", "GET, HEAD")
-		h.fail(w, http.StatusMethodNotAllowed, "There is nothing to do here.")
+		h.fail(w, http.StatusMethodNotAllowed, "This address takes no such request.")
 	}
 }
 
@@ -222,7 +222,7 @@ func (h *Handler) serveList(w http.ResponseWriter, r *http.Request) {
 	v := view{Title: "Operations", Query: r.PostForm, States: operations.States()}
 	if r.Method != http.MethodPost {
 		if v.Query = r.URL.Query(); v.Query.Has("user") || v.Query.Has("key") { // of somebody else's link
-			v.Message = "The address of this page has a user or a key, and logs keep addresses. Search by the form."
+			v.Message = "The address of this page contains a user or a key, and logs keep addresses. Use the search form instead."
 		}
 	}
 	status := http.StatusOK
@@ -231,8 +231,8 @@ func (h *Handler) serveList(w http.ResponseWriter, r *http.Request) {
 		var ok bool
 		if from, ok = h.openCursor(v.Query); !ok {
 			status = http.StatusBadRequest
-			v.Message = "The list begins anew: only the process that has shown its beginning knows " +
-				"where it goes on, and only until it ends."
+			v.Message = "The list starts over: only the process that showed its first part can continue it, " +
+				"and only until that process ends."
 		}
 		v.Query.Del("from")
 	}
@@ -252,7 +252,7 @@ func (h *Handler) serveList(w http.ResponseWriter, r *http.Request) {
 	if text := get("older"); text != "" {
 		d, err := time.ParseDuration(text)
 		if err != nil {
-			v.Message = "“Begun before” takes a time such as 90s, 15m or 2h."
+			v.Message = "“Begun before” takes a duration such as 90s, 15m or 2h."
 		}
 		q.OlderThan = d
 	}
@@ -348,7 +348,7 @@ func (h *Handler) serveOperation(w http.ResponseWriter, r *http.Request, access 
 		case utf8.Valid(body):
 			v.Body = string(body)
 		default:
-			v.Body = strconv.Itoa(len(body)) + " bytes that are no text"
+			v.Body = strconv.Itoa(len(body)) + " bytes that are not text"
 		}
 	}
 	h.render(w, http.StatusOK, "operation", &v)
@@ -373,7 +373,7 @@ func (h *Handler) serveAct(w http.ResponseWriter, r *http.Request) {
 	id, _ := store.ParseID(get("id"))
 	attempt, err := strconv.ParseUint(get("attempt"), 10, 64)
 	if err != nil {
-		h.fail(w, http.StatusBadRequest, "The form does not say what was seen.")
+		h.fail(w, http.StatusBadRequest, "The form does not say which state you saw.")
 		return
 	}
 	op.ID, op.Attempt = id, attempt
@@ -381,7 +381,7 @@ func (h *Handler) serveAct(w http.ResponseWriter, r *http.Request) {
 	by := operations.By{Actor: r.Header.Get(actorHeader), Reason: get("reason")}
 	switch action := get("action"); {
 	case get("sure") == "":
-		err = errors.New("nothing was changed: confirm it by the box")
+		err = errors.New("nothing was changed: tick the box to confirm it")
 	case action == "release":
 		err = h.ops.Release(r.Context(), op, by)
 	case action == "forget":
@@ -391,11 +391,11 @@ func (h *Handler) serveAct(w http.ResponseWriter, r *http.Request) {
 		status, statusErr := strconv.Atoi(get("status"))
 		switch {
 		case parseErr != nil:
-			err = errors.New("“kept for” takes a time such as 30m or 24h")
+			err = errors.New("“kept for” takes a duration such as 30m or 24h")
 		case op.Task:
 			err = h.ops.SettleTask(r.Context(), op, []byte(r.PostForm.Get("body")), retention, by)
 		case statusErr != nil:
-			err = errors.New("the status is a number from 200 to 999")
+			err = errors.New("the status must be a number from 200 to 999")
 		default:
 			answer := &core.Response{Status: status, Body: []byte(r.PostForm.Get("body"))}
 			if t := get("type"); t != "" && len(answer.Body) > 0 {
@@ -404,12 +404,12 @@ func (h *Handler) serveAct(w http.ResponseWriter, r *http.Request) {
 			err = h.ops.Settle(r.Context(), op, answer, retention, by)
 		}
 	default:
-		err = errors.New("there is no such action")
+		err = errors.New("unknown action")
 	}
 	switch {
 	case errors.Is(err, store.ErrMovedOn), errors.Is(err, store.ErrNoRecord):
 		h.fail(w, http.StatusConflict,
-			"Nothing was changed. The operation has moved on since you saw it: another run, or another operator, was faster. Look again.")
+			"Nothing was changed. Since you saw the operation, another run or another operator has changed it. Look again.")
 	case err != nil:
 		h.fail(w, http.StatusUnprocessableEntity, sentence(err))
 	case get("action") == "forget":
@@ -433,11 +433,11 @@ func (h *Handler) fail(w http.ResponseWriter, status int, message string) {
 
 // failOrigin says why a form is refused, and what to set if it is the page's own.
 func (h *Handler) failOrigin(w http.ResponseWriter, r *http.Request) {
-	message := "Nothing was changed: the browser says that the form is from another site than this page."
+	message := "Nothing was changed: the browser says that the form comes from another site."
 	if origin := r.Header.Get("Origin"); origin != "" {
-		message = "Nothing was changed: the browser says that the form is from “" + origin + "”, and the page is asked for as “" + r.Host +
-			"”. If you see the page at the first, a proxy in front of it rewrites Host: " +
-			"it must leave Host as it is, or operate.Options.TrustedOrigins must have “" + origin + "”."
+		message = "Nothing was changed: the browser says that the form comes from “" + origin + "”, but the request is for “" + r.Host +
+			"”. If you see the page under the first address, a proxy rewrites Host: " +
+			"let it keep Host, or add “" + origin + "” to operate.Options.TrustedOrigins."
 	}
 	h.fail(w, http.StatusForbidden, message)
 }

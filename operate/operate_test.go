@@ -174,7 +174,7 @@ func TestPage(t *testing.T) {
 	stale.Set("retain", "1h")
 	for _, unsure := range []bool{true, false} {
 		s.do("stuck", unsure)
-		assert.Contains(t, s.visit("act", stale), "another operator, was faster")
+		assert.Contains(t, s.visit("act", stale), "another operator has changed it")
 		assert.Equal(t, http.StatusConflict, s.status)
 		if unsure {
 			s.visit("act", s.form(s.visit("operation?digest="+digest, nil), "release"))
@@ -199,8 +199,8 @@ func TestPage(t *testing.T) {
 
 	digest = s.do("settled", true)
 	settle := s.form(s.visit("operation?digest="+digest, nil), "settle")
-	for name, bad := range map[string][2]string{"sure": {"", "confirm it"}, "reason": {" ", "needs an actor and a reason"},
-		"retain": {"soon", "takes a time"}, "action": {"dance", "no such action"}} {
+	for name, bad := range map[string][2]string{"sure": {"", "tick the box"}, "reason": {" ", "needs an actor and a reason"},
+		"retain": {"soon", "takes a duration"}, "action": {"dance", "nknown action"}} {
 		broken := url.Values{}
 		for k, v := range settle {
 			broken[k] = v
@@ -315,7 +315,7 @@ func TestSearch(t *testing.T) {
 		}
 		page := site.visit(unknown, nil)
 		assert.Equal(t, http.StatusBadRequest, site.status, unknown)
-		assert.Contains(t, page, "The list begins anew")
+		assert.Contains(t, page, "The list starts over")
 		assert.Equal(t, !strings.Contains(unknown, "running"), strings.Contains(page, `class="digest"`), unknown)
 	}
 	assert.Contains(t, s.visit("?user=bert", nil), "logs keep addresses")
@@ -390,7 +390,7 @@ func TestWhatThePageShows(t *testing.T) {
 	seen := append(rows.FindAllString(list, -1), rows.FindAllString(get("/x/"+strings.ReplaceAll(more[1], "&amp;", "&")), -1)...)
 	assert.Len(t, seen, 60)
 	assert.Contains(t, get("/x/"+rows.FindString(list)+"&body"), "n: 03ff")
-	assert.Contains(t, get("/x/?older=yesterday"), "takes a time such as")
+	assert.Contains(t, get("/x/?older=yesterday"), "takes a duration such as")
 	assert.Contains(t, get("/x/?find=zzz"), "is neither")
 	assert.Contains(t, get("/x/style.css"), "color-scheme")
 

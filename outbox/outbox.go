@@ -33,12 +33,12 @@ type Config struct {
 	// begins with a letter or _ and has up to 50 letters, digits and _. It is not quoted. A second
 	// table has the same name with "_lease" appended. The default is "idem_outbox".
 	Table string
-	// MaxBody is how many bytes the body of a message may have, which should be no more than the
-	// broker accepts. Zero means 1 MiB. Negative values are refused.
+	// MaxBody is how many bytes the body of a message may have. It should be no more than the broker
+	// accepts. Zero means 1 MiB. Negative values are refused.
 	MaxBody int
 }
 
-// New returns an outbox in db, which remains the caller's. It does not connect: the tables must
+// New returns an outbox in db, which the caller still owns and closes. It does not connect: the tables must
 // exist when the outbox is first used, see [Outbox.Migrate]. The error names every fault: a nil
 // db, an unknown dialect, a bad table name, a negative MaxBody.
 func New(db *sql.DB, dialect sqlstore.Dialect, c Config) (*Outbox, error) {
@@ -67,8 +67,8 @@ type Message struct {
 	// second message with the ID of one that is in the table. If it is empty, Write sets it as
 	// [NewID] does.
 	ID string
-	// Key orders messages: those with the same key are sent in order. Use the number of an order,
-	// say. A message with an empty key has no order.
+	// Key orders messages: those with the same key are sent in order. Use, for example, the number of
+	// an order. Messages with an empty key have no order.
 	Key string
 	// Exchange and Topic say where the message goes: exchange and routing key (AMQP), topic (Kafka),
 	// or subject (NATS). One of them is required.
@@ -82,7 +82,7 @@ type Message struct {
 
 	// Position, CreatedAt and Attempt are set for a [Publisher]; Write ignores them. Position is
 	// the message's place in the table; it grows, with gaps. CreatedAt is when the message was
-	// written, by the clock of the database. Attempt is 1 at first, and one higher after each
+	// written, by the clock of the database. Attempt is 1 at first, and increases by one after each
 	// failure that seems to be the message's own.
 	Position  int64
 	CreatedAt time.Time
@@ -101,8 +101,8 @@ type Tx interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 }
 
-// ErrInvalid is returned by Write if a message is invalid. Nothing was written; trying again does
-// not help.
+// ErrInvalid is returned by Write if a message is invalid. Nothing was written, and a retry fails in
+// the same way.
 var ErrInvalid = errors.New("outbox: the message is invalid")
 
 const (
@@ -110,15 +110,15 @@ const (
 	writeBytes = 256 << 10 // the size from which on it gets no further message: MySQL limits a packet
 )
 
-// Write writes messages in the caller's transaction: they are sent if it is committed, and only
+// Write writes messages in the caller's transaction. They are sent if it is committed, and only
 // then. The messages of one call keep their order.
 //
 // If a message is invalid, Write writes nothing, and returns an [ErrInvalid] that names every fault.
-// It refuses a *sql.DB, which is no transaction. Any other error is the database's: roll the
+// It refuses a *sql.DB, which is not a transaction. Any other error is the database's: roll the
 // transaction back.
 func (o *Outbox) Write(ctx context.Context, tx Tx, messages ...Message) error {
 	if _, is := tx.(*sql.DB); is || tx == nil {
-		return fmt.Errorf("outbox: write: a %T is no transaction", tx)
+		return fmt.Errorf("outbox: write: a %T is not a transaction", tx)
 	}
 	var faults []error
 	for i := range messages {
@@ -180,10 +180,10 @@ func (o *Outbox) check(m *Message) error {
 		}
 	}
 	if m.Exchange == "" && m.Topic == "" {
-		faults = append(faults, errors.New("it goes nowhere: Exchange and Topic are empty"))
+		faults = append(faults, errors.New("it has no destination: Exchange and Topic are empty"))
 	}
 	if len(m.Body) > o.maxBody {
-		faults = append(faults, fmt.Errorf("the body has %d bytes, and MaxBody is %d", len(m.Body), o.maxBody))
+		faults = append(faults, fmt.Errorf("the body has %d bytes; MaxBody is %d", len(m.Body), o.maxBody))
 	}
 	return errors.Join(faults...)
 }

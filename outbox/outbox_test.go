@@ -436,8 +436,8 @@ func TestWriteRefuses(t *testing.T) {
 			"the name of a header":   {Topic: "t", Headers: map[string]string{"\xff": ""}},
 			"a header has no name":   {Topic: "t", Headers: map[string]string{"": "x"}},
 			"the header h is":        {Topic: "t", Headers: map[string]string{"h": "\xff"}},
-			"goes nowhere":           {Key: "k", Body: []byte("b")},
-			"the body has 11 bytes,": {Topic: "t", Body: make([]byte, 11)},
+			"no destination":         {Key: "k", Body: []byte("b")},
+			"the body has 11 bytes;": {Topic: "t", Body: make([]byte, 11)},
 		} {
 			err := f.tryWrite(good, m, good)
 			require.ErrorIs(f, err, outbox.ErrInvalid, fault)
@@ -446,10 +446,10 @@ func TestWriteRefuses(t *testing.T) {
 		}
 		err := f.tryWrite(outbox.Message{Key: "\xff"}, good, outbox.Message{})
 		require.ErrorContains(f, err, "message 0: Key is")
-		require.ErrorContains(f, err, "message 2: it goes nowhere")
+		require.ErrorContains(f, err, "message 2: it has no destination")
 
-		require.ErrorContains(f, f.Write(f.Context(), f.db, good), "*sql.DB is no transaction")
-		require.ErrorContains(f, f.Write(f.Context(), nil, good), "no transaction")
+		require.ErrorContains(f, f.Write(f.Context(), f.db, good), "*sql.DB is not a transaction")
+		require.ErrorContains(f, f.Write(f.Context(), nil, good), "a <nil> is not a transaction")
 		require.NoError(f, f.tryWrite())
 		require.Zero(f, f.stats())
 
@@ -501,7 +501,7 @@ func TestNew(t *testing.T) {
 	db, dialect := open(t, "sqlite::memory:")
 	for _, name := range []string{"a.b.c", "1a", "a b", "a;", `a"`, strings.Repeat("a", 51), "a."} {
 		_, err = outbox.New(db, dialect, outbox.Config{Table: name})
-		require.ErrorContains(t, err, "no name for a table", name)
+		require.ErrorContains(t, err, "not a valid table name", name)
 	}
 	o, err := outbox.New(db, dialect, outbox.Config{})
 	require.NoError(t, err)

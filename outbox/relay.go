@@ -26,7 +26,7 @@ type Publisher interface {
 	Publish(ctx context.Context, messages []Message) error
 }
 
-// PublisherFunc makes a [Publisher] of a function.
+// PublisherFunc is a function that is a [Publisher].
 type PublisherFunc func(ctx context.Context, messages []Message) error
 
 // Publish calls f.
@@ -36,7 +36,7 @@ func (f PublisherFunc) Publish(ctx context.Context, messages []Message) error {
 
 // Each returns a publisher that calls publish for each message, all concurrently. An error of
 // publish counts as [ErrUnconfirmed], unless refused reports that the broker will never accept that
-// message. With a nil refused, every error does. publish must be safe for concurrent use, and
+// message. With a nil refused, every error counts as ErrUnconfirmed. publish must be safe for concurrent use, and
 // return when ctx ends.
 func Each(publish func(ctx context.Context, m Message) error, refused func(error) bool) Publisher {
 	return PublisherFunc(func(ctx context.Context, messages []Message) error {
@@ -64,7 +64,7 @@ func Each(publish func(ctx context.Context, m Message) error, refused func(error
 type Errors []error
 
 // ErrUnconfirmed says that the broker has not confirmed a message, through no fault of the message:
-// the connection broke, or the time was over.
+// the connection broke, or the time ran out.
 var ErrUnconfirmed = errors.New("outbox: the broker has not confirmed the message")
 
 // Error returns the errors' texts.
@@ -75,12 +75,12 @@ func (e Errors) Unwrap() []error { return e }
 
 // RelayConfig configures a [Relay]. The zero RelayConfig has the defaults.
 type RelayConfig struct {
-	// Name names the relay for people who read the lease, in at most 200 bytes. The default is the
-	// host name and the process id.
+	// Name identifies the relay to people who read the lease. It has at most 200 bytes. The default is
+	// the host name and the process id.
 	Name string
-	// Lease is how long a relay that has died keeps others from sending. It should be more than
-	// twice as long as a Publish takes. Relays that stand by look for their turn three times in
-	// it. The default is 15 s.
+	// Lease is how long a dead relay keeps others from sending. It should be more than twice as long
+	// as a Publish takes. Relays that stand by check three times per Lease whether they may take
+	// over. The default is 15 s.
 	Lease time.Duration
 	// Poll is how often the relay looks for messages when there are none. Notify makes it look at
 	// once. The default is 1 s.
@@ -88,15 +88,15 @@ type RelayConfig struct {
 	// Batch is how many messages are read at a time. Up to that many may be sent twice when a
 	// relay dies. The default is 100.
 	Batch int
-	// Pause is how long a failed message waits before it is tried again, and the relay after a
-	// failure of the broker or the database. It doubles with each further failure, up to
+	// Pause is how long a failed message waits before it is retried, and how long the relay waits after
+	// a failure of the broker or the database. It doubles with each further failure, up to
 	// MaxPause. The defaults are 500 ms and 30 s.
 	Pause, MaxPause time.Duration
 	// MaxAttempts is how often a message may fail before it is parked. A parked message is not
 	// sent any more, and later messages of its key are. Only failures of the message itself count
 	// (see [Errors]). Zero: it is never parked.
 	MaxAttempts int
-	// Drain is how long a Publish that is under way may go on when the context of Run has ended.
+	// Drain is how long a Publish in progress may continue after the context of Run has ended.
 	// The default is 5 s.
 	Drain time.Duration
 	// Observe is called for each [Event], by the goroutine of Run: it must return quickly. It may
@@ -171,7 +171,7 @@ const statementTimeout = 5 * time.Second
 // Run sends messages until ctx ends. One relay of an outbox sends at a time; the others wait until
 // its lease is free. Failures do not end Run: it reports them (see [Event]) and tries again.
 //
-// When ctx ends, Run begins nothing more, waits for the Publish that is under way (see
+// When ctx ends, Run begins nothing more, waits for a Publish in progress (see
 // RelayConfig.Drain), marks what was confirmed as sent, and gives the lease back. It then returns
 // nil. It returns an error if the marking failed: those messages will be sent again. Run also
 // returns an error if the relay is running already.

@@ -32,8 +32,8 @@ func checkTable(d sqlstore.Dialect, table string) error {
 		return fmt.Errorf("outbox: the dialect is unknown: %d", d)
 	}
 	if !tableName.MatchString(table) {
-		return fmt.Errorf("outbox: %q is no name for a table: letters, digits and _ are allowed, up to 50 of them, not a digit "+
-			"first; and a schema before it", table)
+		return fmt.Errorf("outbox: %q is not a valid table name: up to 50 letters, digits and _, not beginning with a digit; "+
+			"a schema and a dot may come first", table)
 	}
 	return nil
 }
@@ -97,7 +97,7 @@ func Schema(dialect sqlstore.Dialect, table string) (string, error) {
 	return strings.NewReplacer(words...).Replace(template), nil
 }
 
-// Migrate makes the tables if they do not exist. It may be called at every start, by many processes
+// Migrate creates the tables if they do not exist. It may be called at every start, by many processes
 // at once. It needs the right to create tables only if they do not exist. It returns an error if a
 // table of that name is not an outbox's, or if MySQL's autocommit is off.
 func (o *Outbox) Migrate(ctx context.Context) error {
@@ -123,12 +123,12 @@ func (o *Outbox) checkTables(ctx context.Context) error {
 	autocommit := false
 	err = o.query(ctx, "migrate", "SELECT @@autocommit", func(rows *sql.Rows) error { return rows.Scan(&autocommit) })
 	if err == nil && !autocommit {
-		err = errors.New("outbox: autocommit is off: nothing that the relay does would be committed")
+		err = errors.New("outbox: autocommit is off: the relay's changes would not be committed")
 	}
 	return err
 }
 
-var errNoLease = errors.New("outbox: the row of the lease is missing: see Migrate")
+var errNoLease = errors.New("outbox: the lease's row is missing: run Migrate")
 
 // create makes the tables. In PostgreSQL, one of two CREATE TABLE IF NOT EXISTS at once may fail: it finds them the next time.
 func (o *Outbox) create(ctx context.Context) error {

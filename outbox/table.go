@@ -108,7 +108,7 @@ func (o *Outbox) sql(template string, args ...any) string {
 // failure returns err as a call returns it, with a hint if the tables do not exist.
 func failure(d sqlstore.Dialect, what string, err error) error {
 	if d.IsNoTable(err) {
-		return fmt.Errorf("outbox: %s: there is no table: run Migrate, or the statements of Schema: %w", what, err)
+		return fmt.Errorf("outbox: %s: the table does not exist: run Migrate, or the statements of Schema: %w", what, err)
 	}
 	return fmt.Errorf("outbox: %s: %w", what, err)
 }
@@ -276,7 +276,7 @@ func (o *Outbox) Stats(ctx context.Context) (s Stats, err error) {
 
 // Purge removes the messages that were sent more than olderThan ago, and returns how many it
 // removed. It works in batches of 500, each a transaction of its own; after an error, the messages
-// that it has counted stay removed. Parked messages stay. It is safe to run beside all other calls.
+// that it has counted stay removed. Parked messages stay. It may run concurrently with all other calls.
 func (o *Outbox) Purge(ctx context.Context, olderThan time.Duration) (purged int64, err error) {
 	for suffix := ""; ; suffix = planAgain {
 		var old []int64

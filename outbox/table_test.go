@@ -278,7 +278,7 @@ func TestMigrate(t *testing.T) {
 		f.exec("DELETE FROM {t}_s_lease")
 		stop := start(f, o, &broker{}, f.quick())
 		await(f, "it is said", func() bool { return len(f.of(outbox.DatabaseFailed)) > 0 })
-		require.ErrorContains(f, f.of(outbox.DatabaseFailed)[0].Err, "see Migrate")
+		require.ErrorContains(f, f.of(outbox.DatabaseFailed)[0].Err, "run Migrate")
 		require.NoError(f, stop())
 		require.NoError(f, o.Migrate(f.Context()))
 		_, err = o.Stats(f.Context())
@@ -318,7 +318,7 @@ func TestSchemaRefuses(t *testing.T) {
 	_, err := outbox.Schema(0, "")
 	require.ErrorContains(t, err, "dialect")
 	_, err = outbox.Schema(sqlstore.SQLite, "a b")
-	require.ErrorContains(t, err, "no name")
+	require.ErrorContains(t, err, "not a valid table name")
 	for dialect, index := range map[sqlstore.Dialect]string{
 		sqlstore.PostgreSQL: "INDEX IF NOT EXISTS idem_outbox_state ON idem_outbox (state, state_at",
 		sqlstore.MySQL:      "KEY (state, state_at",

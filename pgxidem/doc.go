@@ -9,7 +9,7 @@
 //	}
 //	err = store.Migrate(ctx)
 //
-// Call store.Purge now and then, as its example does.
+// Purge the table regularly: see store.PurgeEvery.
 //
 // In a consumer, a cron job or an import, under a key that you choose:
 //
@@ -24,14 +24,14 @@
 //		…
 //	})
 //
-// They use the same table, rules and round trips as DoTx and RunTx of sqlstore: each finds the records of the other.
+// They share the table, rules and round trips of sqlstore's DoTx and RunTx: each finds the records of the other.
 //
 // # Transactions on the store's pool
 //
-// A transaction holds a connection, and the store needs one to claim, renew and complete. Transactions of DoTx and RunTx
-// count like those on the store's own *sql.DB: with its SetMaxOpenConns(n), at most n-1 are open at once, and the others
+// A transaction holds a connection, and the store needs another one to claim, renew and complete. Transactions of DoTx and
+// RunTx count like those on the store's own *sql.DB: with SetMaxOpenConns(n), at most n-1 are open at once, and the others
 // wait. Without that limit, transactions can take the whole pool, and the store's calls time out. A store with its own
-// connections (sqlstore.NewURL) can't be blocked like that; its limit counts all the same.
+// connections (sqlstore.NewURL) can't be blocked in this way, but its limit applies too.
 //
 // # rowguard and outbox
 //
@@ -52,7 +52,7 @@
 // breaks in the function, and the function returns any error but a context's, DoTx and RunTx return
 // codes.StoreUnavailable.
 //
-// When a server is read-only (25006: a demoted primary that has kept its connections, say), DoTx and RunTx call
+// If a server is read-only (25006, such as a demoted primary that has kept its connections), DoTx and RunTx call
 // pool.Reset, at most once a second, and try again. For the store's own calls, sqlstore.Config.Reset does the same.
 // Behind a pooler that shares connections between transactions, set the pool's ConnConfig.DefaultQueryExecMode to
 // pgx.QueryExecModeExec.

@@ -17,7 +17,7 @@ import (
 	"github.com/idem-go/idem/core/store/sqlstore"
 )
 
-// gormTx is the session that docs/sql-transactions.md shows.
+// gormTx is the session that docs/transactions.md shows.
 func gormTx(ctx context.Context, g *gorm.DB, tx *sql.Tx) *gorm.DB {
 	session := g.Session(&gorm.Session{NewDB: true, Context: ctx}) // without a context, it would share its statement with g
 	session.Statement.ConnPool = tx

@@ -46,7 +46,7 @@ func RunTx(ctx context.Context, store *sqlstore.Store, pool *pgxpool.Pool, fn fu
 }
 
 // errNotYours is returned by Commit and Rollback of the transaction that [DoTx] and [RunTx] pass to their functions.
-var errNotYours = errors.New("pgxidem: the transaction ends when the function returns: nil commits it, an error rolls it back")
+var errNotYours = errors.New("pgxidem: the function must not end the transaction: if it returns nil, it is committed, else rolled back")
 
 // call is one call of DoTx or RunTx. It is a sqlstore.TxBeginner and a sqlstore.Resetter. It has a *sql.DB of its own,
 // which costs no connection, so that tx is always the transaction that this call began last.
@@ -150,7 +150,7 @@ func (borrowed) Rollback(context.Context) error { return errNotYours }
 // Tx is a pgx.Tx with the methods of database/sql that rowguard and outbox call: it is a rowguard.Conn and an outbox.Tx.
 type Tx struct{ pgx.Tx }
 
-// Adapt makes a [Tx] of any pgx.Tx: that of [DoTx] or [RunTx], or one of pool.Begin.
+// Adapt returns any pgx.Tx as a [Tx]: that of [DoTx] or [RunTx], or one of pool.Begin.
 func Adapt(tx pgx.Tx) Tx { return Tx{tx} }
 
 // ExecContext calls Exec.

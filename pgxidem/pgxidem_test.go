@@ -204,8 +204,8 @@ func TestTheTransactionIsBorrowed(t *testing.T) {
 	b := newBooks(t)
 	ctx := t.Context()
 	_, err := b.do("k", func(tx pgx.Tx) ([]byte, error) {
-		assert.ErrorContains(t, tx.Commit(ctx), "pgxidem: the transaction ends when the function returns")
-		assert.ErrorContains(t, tx.Rollback(ctx), "pgxidem: the transaction ends when the function returns")
+		assert.ErrorContains(t, tx.Commit(ctx), "pgxidem: the function must not end the transaction")
+		assert.ErrorContains(t, tx.Rollback(ctx), "pgxidem: the function must not end the transaction")
 
 		assert.ErrorIs(t, pgx.BeginFunc(ctx, tx, func(inner pgx.Tx) error {
 			_, err := b.enter("undone")(inner)

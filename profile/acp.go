@@ -11,10 +11,10 @@ import (
 )
 
 // ACP is the policy for the POST requests of a merchant in the Agentic Commerce Protocol (rfc.agentic_checkout, section 6;
-// rfc.delegate_payment, section 5). The Idempotency-Key is required, and means something to one user on one path. A duplicate gets
-// the first response for 24 hours, unless that was a 5xx; while the first runs, 409 idempotency_in_flight. Another body under a
-// known key is refused with 422 idempotency_conflict; JSON is compared by what it means. The key is on every answer
-// but that to a panic, which is the framework's.
+// rfc.delegate_payment, section 5). The Idempotency-Key is required, and is unique to one user and one path. A duplicate gets the
+// first response for 24 hours, unless that was a 5xx. While the first request runs, a duplicate gets 409 idempotency_in_flight.
+// Another body under a known key is refused with 422 idempotency_conflict; JSON is compared by its meaning. The key is on every
+// answer except the one to a panic, which the framework makes.
 func ACP() core.Policy {
 	return core.Policy{
 		Name:   "acp",

@@ -19,24 +19,27 @@ import (
 	"github.com/idem-go/idem/core/codes"
 )
 
-// AdCP is the policy for state-mutating tasks of a seller in the Ad Context Protocol (Security, Idempotency) over plain HTTP. The key is
-// the member idempotency_key of the body. It means something to one user (the authenticated agent) within the account that the body names,
-// and for si_send_message within the session. A duplicate gets the first response with replayed: true, and with the context that it has
-// itself sent, for 24 hours: set Retention to what replay_ttl_seconds declares, 1 hour to 7 days. For 7 more days it gets
-// IDEMPOTENCY_EXPIRED. While the first runs it gets IDEMPOTENCY_IN_FLIGHT; set Duplicate to [core.Wait] to have it wait. Another payload
-// under a known key is refused with IDEMPOTENCY_CONFLICT.
+// AdCP is the policy for state-mutating tasks of a seller in the Ad Context Protocol (Security, Idempotency) over plain HTTP. The
+// key is the member idempotency_key of the body. It is unique to one user (the authenticated agent) and the account that the body
+// names, and for si_send_message to the session as well.
 //
-// Accounts are compared by their identity: account_id, or the natural key, whose countries have no order, whose sandbox is false by
-// default, and in which names and overrides do not count. The store gets a digest of it under secret, from which nobody can guess
-// accounts. secret has at least 32 bytes, which are copied; all processes of a service need the same one. Under another one, keys are
-// unknown. An error says that it is too short.
+// A duplicate gets the first response, with replayed: true and its own context, for 24 hours. Set Retention to what
+// replay_ttl_seconds declares, 1 hour to 7 days. For 7 more days a duplicate gets IDEMPOTENCY_EXPIRED. While the first request
+// runs, it gets IDEMPOTENCY_IN_FLIGHT; set Duplicate to [core.Wait] to make it wait. Another payload under a known key is refused
+// with IDEMPOTENCY_CONFLICT.
+//
+// Accounts are compared by their identity: account_id, or the natural key. In the natural key, countries have no order, sandbox is
+// false by default, and names and overrides do not count. The store gets an HMAC of the identity under secret, so that nobody can
+// guess accounts. secret must have at least 32 bytes, or an error is returned. AdCP copies it. All processes of a service need the
+// same secret. Under another secret, earlier keys are unknown.
 //
 // Only a success is stored: a status below 400 and, in a JSON body, the status completed, submitted or none.
 //
 // Mount it on one route, such as POST /adcp/:task, so that a key that was used for one task is refused for another.
 func AdCP(secret []byte) (core.Policy, error) { return adcp(core.Required, secret) }
 
-// AdCPRead is [AdCP] for tasks that only read, whose key is optional. Without one a request passes unprotected. Give it the same secret.
+// AdCPRead is [AdCP] for tasks that only read. Their key is optional: without one, a request passes unprotected. Give it the same
+// secret as AdCP.
 func AdCPRead(secret []byte) (core.Policy, error) { return adcp(core.Optional, secret) }
 
 // minSecret is the length of the shortest secret, in bytes.

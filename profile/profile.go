@@ -1,11 +1,11 @@
-// Package profile has policies that published protocols demand: [ACP], [UCP] and [AdCP]. Each is a plain [core.Policy] whose fields you
-// may change, with the protocol's keys, comparison, retention and format of refusals.
+// Package profile has the policies of published protocols: [ACP], [UCP] and [AdCP]. Each is a plain [core.Policy] with the protocol's
+// keys, comparison, retention and format of refusals. You may change its fields.
 //
 //	sessions := engine.MustGuard(profile.ACP())
 //	router.POST("/checkout_sessions", ginidem.New(sessions), createSession)
 //
-// The user (core.Config.User) is whom the protocol authenticates: the agent, or the platform. docs/profiles.md says what each profile does,
-// where the specifications contradict themselves, and what is left to the application.
+// The user (core.Config.User) must be the party that the protocol authenticates: the agent or the platform. docs/profiles.md says what
+// each profile does, where the specifications contradict themselves, and what is left to the application.
 package profile
 
 import (

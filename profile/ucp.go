@@ -9,12 +9,13 @@ import (
 	"github.com/idem-go/idem/core/codes"
 )
 
-// UCP is the policy for the state-changing requests of a business in the Universal Commerce Protocol over REST (Message Signatures,
-// Replay Protection). The Idempotency-Key is required, with at least 22 characters. A duplicate gets the first response for 48 hours.
-// Bodies are compared byte by byte; another one under a known key is refused with 409. What the protocol does not specify is as under
-// [core.ClientKey]: a duplicate gets 409 in_progress while the first runs, and what has failed is not stored.
+// UCP is the policy for the state-changing requests of a business in the Universal Commerce Protocol over REST (Message
+// Signatures, Replay Protection). The Idempotency-Key is required, with at least 22 characters. A duplicate gets the first
+// response for 48 hours. Bodies are compared byte by byte, and another body under a known key is refused with 409. Where the
+// protocol specifies nothing, the policy follows [core.ClientKey]: a duplicate gets 409 in_progress while the first request runs,
+// and failures are not stored.
 //
-// It is the guard that rfc9421.UCP needs: the signed key is what stops replays.
+// This is the guard that rfc9421.UCP needs: the signed key stops replays.
 func UCP() core.Policy {
 	return core.Policy{
 		Name:    "ucp",

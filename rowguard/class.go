@@ -13,7 +13,7 @@ import (
 // The errors that callers branch on, by errors.Is. The driver's error, if there is one, is wrapped as well.
 var (
 	// ErrNotFound is returned if no row has the given ID, and by [LockNext] if no row is free.
-	ErrNotFound = errors.New("rowguard: there is no such row")
+	ErrNotFound = errors.New("rowguard: no such row")
 	// ErrStale is returned by [Update] and [Move] if the row has changed since it was read.
 	ErrStale = errors.New("rowguard: the row has changed since it was read")
 	// ErrLocked is returned by [Lock], [LockNext] and [InTx] if another transaction holds the lock for too long.
@@ -22,7 +22,7 @@ var (
 	ErrDuplicate = errors.New("rowguard: a row with this unique value exists already")
 
 	// ErrAlready is returned by [Move] if the row is in the wanted state: the move is a repeat, or another
-	// caller was faster. Do not repeat the consequences of the move.
+	// caller was faster. Do not repeat what follows from the move.
 	ErrAlready = errors.New("rowguard: the row is in that state already")
 	// ErrTransition is returned by [Move] for an illegal transition, as a [*TransitionError].
 	ErrTransition = errors.New("rowguard: illegal transition")

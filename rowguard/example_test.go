@@ -219,5 +219,5 @@ func ExampleLockNext() {
 	// unguarded: 1 1
 	// packs 1
 	// <nil>
-	// rowguard: there is no such row in `orders`
+	// rowguard: no such row in `orders`
 }

@@ -9,7 +9,7 @@ import (
 )
 
 // Insert adds a row. It returns [ErrDuplicate] if any unique index of t has such an entry already. The table must have
-// that index: a SELECT before the INSERT protects from nothing.
+// that index: a SELECT before the INSERT protects against nothing.
 //
 // If another transaction has inserted the same value and has not ended yet, Insert waits for it.
 //

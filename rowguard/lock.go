@@ -23,7 +23,7 @@ import (
 //   - SQLite has no row locks. Lock takes the only write lock, which a transaction of [InTx] holds already. In other
 //     transactions it tries again, with pauses; each try may take the connection's busy_timeout longer.
 //
-// If a transaction locks several rows, lock them in a fixed order, by ID, say. Otherwise transactions deadlock, and InTx
+// If a transaction locks several rows, lock them in a fixed order, for example by ID. Otherwise transactions deadlock, and InTx
 // has to run them again.
 func Lock[R Row](ctx context.Context, c Conn[R], t Table, id any, wait time.Duration, into Scan) error {
 	g, err := locking(c, t, into)
@@ -99,7 +99,7 @@ func LockNext[R Row](ctx context.Context, c Conn[R], t Table, state string, into
 
 func locking[R Row](c Conn[R], t Table, into Scan) (*guard[R], error) {
 	if _, pool := any(c).(*sql.DB); pool {
-		return nil, errors.New("rowguard: a lock needs a transaction: outside of one it ends with its statement")
+		return nil, errors.New("rowguard: a lock needs a transaction: without one it ends with its statement")
 	}
 	return on(c, t, into)
 }

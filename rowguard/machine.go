@@ -47,7 +47,7 @@ func NewMachine(initial string, next Transitions) (*Machine, error) {
 		}
 		for i, to := range next[from] {
 			if _, declared := next[to]; !declared {
-				fault("the state %q follows %q, and is not declared", to, from)
+				fault("the state %q follows %q, but is not declared", to, from)
 			}
 			if to == from {
 				fault("the state %q follows itself", to)
@@ -85,14 +85,14 @@ func (e *TransitionError) Error() string {
 // Is reports whether target is [ErrTransition].
 func (e *TransitionError) Is(target error) bool { return target == ErrTransition }
 
-// Move brings the row id of t into the state to, if m allows that from its present state, and writes set (which may be nil)
-// as well. It is one statement, UPDATE … WHERE id = ? AND state IN (…): of concurrent moves that exclude each other, one
-// succeeds. If t has a Version, Move counts it up, so that an [Update] of an older version gets [ErrStale].
+// Move changes the row id of t to the state to, if m allows that from its present state, and also writes set (which may be
+// nil). It is one statement, UPDATE … WHERE id = ? AND state IN (…): of concurrent moves that exclude each other, one
+// succeeds. If t has a Version, Move increments it, so that an [Update] of an older version gets [ErrStale].
 //
 // The database compares the states, by the column's type and collation: these say whether case and blanks at the end count.
 // Move returns [ErrAlready] if the row is in the state to, a [*TransitionError] if m does not allow the transition, and
-// [ErrNotFound] if there is no such row. It returns [ErrStale] if the row has come into a fitting state since the
-// statement; [Retry] then tries again. It returns another error if m has no state to.
+// [ErrNotFound] if there is no such row. It returns [ErrStale] if the row has entered a state that allows the move since
+// the statement; [Retry] then tries again. It returns another error if m has no state to.
 func Move[R Row](ctx context.Context, c Conn[R], t Table, m *Machine, id any, to string, set Set) error {
 	if _, declared := m.next[to]; !declared {
 		return fmt.Errorf("rowguard: the machine has no state %q", to)

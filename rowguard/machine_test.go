@@ -170,7 +170,7 @@ func TestNewMachine(t *testing.T) {
 		"":     {"paid"},
 	})
 	for _, fault := range []string{
-		`the initial state "start" is not declared`, `a state is empty`, `the state "lost" follows "new", and is not declared`,
+		`the initial state "start" is not declared`, `a state is empty`, `the state "lost" follows "new", but is not declared`,
 		`the state "new" follows itself`, `the state "paid" follows "new" twice`,
 	} {
 		assert.ErrorContains(t, err, fault)

@@ -218,9 +218,9 @@ func TestFaultsOfATable(t *testing.T) {
 	for table, fault := range map[rowguard.Table]string{
 		{Name: "t", Version: "version"}:                                  "dialect is unknown",
 		{Dialect: rowguard.SQLite + 1, Name: "t", Version: "version"}:    "dialect is unknown",
-		{Dialect: rowguard.SQLite, Version: "version"}:                   `"" is no name`,
-		{Dialect: rowguard.SQLite, Name: "a\x00b", Version: "version"}:   `"a\x00b" is no name`,
-		{Dialect: rowguard.PostgreSQL, Name: "a..b", Version: "version"}: `"" is no name`,
+		{Dialect: rowguard.SQLite, Version: "version"}:                   `"" is not a valid name`,
+		{Dialect: rowguard.SQLite, Name: "a\x00b", Version: "version"}:   `"a\x00b" is not a valid name`,
+		{Dialect: rowguard.PostgreSQL, Name: "a..b", Version: "version"}: `"" is not a valid name`,
 	} {
 		for name, err := range map[string]error{
 			"Update":   rowguard.Update(ctx, c, table, 1, 1, nil),
@@ -234,18 +234,18 @@ func TestFaultsOfATable(t *testing.T) {
 	}
 	table := rowguard.Table{Dialect: rowguard.SQLite, Name: "t", Version: "version"}
 	for fault, err := range map[string]error{
-		"has no Version":       rowguard.Update(ctx, c, rowguard.Table{Dialect: rowguard.SQLite, Name: "t"}, 1, 1, nil),
-		`"version" is written`: rowguard.Update(ctx, c, table, 1, 1, rowguard.Set{"version": 9}),
-		`"state" is written`:   rowguard.Move(ctx, c, table, order, 1, "paid", rowguard.Set{"state": "shipped"}),
-		`"" is no name`:        rowguard.Update(ctx, c, table, 1, 1, rowguard.Set{"": 9}),
-		`"VERSION" is written`: rowguard.Move(ctx, c, table, order, 1, "paid", rowguard.Set{"VERSION": 9}),
-		`"Version" is written`: rowguard.Update(ctx, c, table, 1, 1, rowguard.Set{"Version": 9}),
-		"nothing to insert":    rowguard.Insert(ctx, c, table, nil),
-		`no state "piad"`:      rowguard.Move(ctx, c, table, order, 1, "piad", nil),
-		"needs a transaction":  rowguard.Lock(ctx, new(sql.DB), table, 1, 0, nil),
-		"a lock needs":         rowguard.LockNext(ctx, new(sql.DB), table, "new", nil),
-		"dialect is unknown":   rowguard.InTx(ctx, nil, rowguard.TxOptions{}, nil),
-		"the dialect is":       rowguard.InTx(ctx, nil, rowguard.TxOptions{Dialect: rowguard.SQLite + 1}, nil),
+		"has no Version":                     rowguard.Update(ctx, c, rowguard.Table{Dialect: rowguard.SQLite, Name: "t"}, 1, 1, nil),
+		`itself writes the column "version"`: rowguard.Update(ctx, c, table, 1, 1, rowguard.Set{"version": 9}),
+		`itself writes the column "state"`:   rowguard.Move(ctx, c, table, order, 1, "paid", rowguard.Set{"state": "shipped"}),
+		`"" is not a valid name`:             rowguard.Update(ctx, c, table, 1, 1, rowguard.Set{"": 9}),
+		`itself writes the column "VERSION"`: rowguard.Move(ctx, c, table, order, 1, "paid", rowguard.Set{"VERSION": 9}),
+		`itself writes the column "Version"`: rowguard.Update(ctx, c, table, 1, 1, rowguard.Set{"Version": 9}),
+		"nothing to insert":                  rowguard.Insert(ctx, c, table, nil),
+		`no state "piad"`:                    rowguard.Move(ctx, c, table, order, 1, "piad", nil),
+		"needs a transaction":                rowguard.Lock(ctx, new(sql.DB), table, 1, 0, nil),
+		"a lock needs":                       rowguard.LockNext(ctx, new(sql.DB), table, "new", nil),
+		"dialect is unknown":                 rowguard.InTx(ctx, nil, rowguard.TxOptions{}, nil),
+		"the dialect is":                     rowguard.InTx(ctx, nil, rowguard.TxOptions{Dialect: rowguard.SQLite + 1}, nil),
 	} {
 		assert.ErrorContains(t, err, fault)
 	}
@@ -268,7 +268,7 @@ func (c *counted) QueryRowContext(ctx context.Context, query string, args ...any
 	return c.Tx.QueryRowContext(ctx, query, args...)
 }
 
-// TestCosts: the numbers of statements that docs/rows.md names.
+// TestCosts: the numbers of statements that docs/transactions.md names.
 func TestCosts(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, b *bank) {

@@ -70,12 +70,12 @@ func on[R Row, V any](c Conn[R], t Table, columns map[string]V, own ...string) (
 	parts := strings.Split(t.Name, ".")
 	for _, name := range append(slices.Sorted(maps.Keys(columns)), parts...) {
 		if name == "" || strings.ContainsRune(name, 0) {
-			faults = append(faults, fmt.Errorf("rowguard: %q is no name for a table or a column", name))
+			faults = append(faults, fmt.Errorf("rowguard: %q is not a valid name of a table or column", name))
 		}
 	}
 	for name := range columns {
 		if slices.ContainsFunc(own, func(own string) bool { return strings.EqualFold(own, name) }) {
-			faults = append(faults, fmt.Errorf("rowguard: the column %q is written by the guard itself", name))
+			faults = append(faults, fmt.Errorf("rowguard: the guard itself writes the column %q", name))
 		}
 	}
 	for i, name := range parts {

@@ -6,8 +6,8 @@ import (
 	"fmt"
 )
 
-// Update writes set into the row id of t if the row still has the version with which it was read, and makes the
-// version one higher: a change that the caller has not seen is never overwritten. It is one statement,
+// Update writes set into the row id of t if the row still has the version with which it was read, and increments the
+// version: a change that the caller has not seen is never overwritten. It is one statement,
 // UPDATE … WHERE id = ? AND version = ?, and holds no lock before it. With an empty set it changes the version only.
 //
 // It returns [ErrStale] if the row has another version, [ErrNotFound] if there is no such row, and [ErrDuplicate] if

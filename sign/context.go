@@ -25,8 +25,8 @@ type Verified struct {
 	// for schemes whose messages have nonces and that are not for webhooks.
 	EventID string
 	// Consumed are the names, as sent, of the parameters that belong to the signature: with sortedparams.Config.InParams,
-	// those of key id, timestamp, nonce and signature. They differ in a retry, which is signed anew, so a guard inside the
-	// verifier leaves them out of its keys and fingerprints. It is nil if the signature is in the header.
+	// those of key id, timestamp, nonce and signature. They differ in a retry, which has a new signature, so a guard inside the
+	// verifier leaves them out of its keys and fingerprints. Consumed is nil if the signature is in the header.
 	Consumed []string
 }
 

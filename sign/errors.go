@@ -16,7 +16,7 @@ const (
 	CodeExpired          Code = "expired"           // 401: the timestamp is too old
 	CodeNotYetValid      Code = "not_yet_valid"     // 401: the timestamp is too far in the future
 	CodeReplayed         Code = "replayed"          // 401: the nonce has been used
-	CodeMalformed        Code = "malformed"         // 400: a part of the signature has the wrong form
+	CodeMalformed        Code = "malformed"         // 400: a part of the signature is malformed
 	CodeDuplicateHeader  Code = "duplicate_header"  // 400: a header field that the scheme reads was sent more than once
 	CodeBodyTooLarge     Code = "body_too_large"    // 413: the body is over the limit
 	CodeRateLimited      Code = "rate_limited"      // 429: the key's owner has used up the quota of nonces

@@ -131,5 +131,5 @@ func ExampleConfig_observe() {
 	// n-0123456789abcdef
 	// 44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a
 	//
-	// Signature invalid: The signature is not a known key's signature of this request.
+	// Signature invalid: The signature was not made for this request by a known key.
 }

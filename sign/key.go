@@ -53,18 +53,18 @@ type Key struct {
 // material is seen by the packages below this one.
 type material = keys.Embedded
 
-// KeyConfig says what a [Key] is called, whose it is, and when it is valid.
+// KeyConfig has the name, the owner and the validity of a [Key].
 type KeyConfig struct {
-	// ID is the name by which messages call the key: 1 to 128 visible ASCII characters. It must be set.
+	// ID is the name that messages use for the key: 1 to 128 visible ASCII characters. It must be set.
 	ID string
-	// Owner is whose requests the key signs, likewise 1 to 128 visible ASCII characters. A guard inside the verifier uses the
-	// owner as its user. Give a new key the owner of the key that it replaces, so that a retry signed with the new key is
-	// still a retry. Empty: ID.
+	// Owner is the party whose requests the key signs, also 1 to 128 visible ASCII characters. A guard inside the verifier uses the
+	// owner as its user. Give a new key the owner of the key that it replaces, so that a retry signed with the new key is still a
+	// retry. Empty: ID.
 	Owner string
 	// The key is valid from ValidFrom on and until just before ValidUntil, by the verifier's clock. The zero time sets no limit.
 	ValidFrom, ValidUntil time.Time
-	// Purpose is what the key is for, as its publisher says (AdCP: adcp_use). Schemes that ask for a purpose, such as
-	// rfc9421.AdCP, accept no key of another one, or of none. Empty: none.
+	// Purpose is what the key is for, as its publisher says (AdCP: adcp_use). Schemes that require a purpose, such as rfc9421.AdCP,
+	// accept no key with another purpose or with none. Empty: none.
 	Purpose string
 }
 
@@ -102,7 +102,7 @@ func NewKey(o KeyConfig, material any) (*Key, error) {
 			private = material
 		}
 	}
-	if errs.addIf(!whole, "key", "is not a whole private key"); !whole {
+	if errs.addIf(!whole, "key", "is not a complete private key"); !whole {
 		return nil, errs.err()
 	}
 	if private != nil {
@@ -119,7 +119,7 @@ func NewKey(o KeyConfig, material any) (*Key, error) {
 	case *rsa.PublicKey:
 		algorithm = RSAPSSSHA512
 		errs.addIf(public == nil || public.N == nil || public.N.BitLen() < minRSA, "key", "has less than %d bits", minRSA)
-		errs.addIf(public != nil && (public.E < 3 || public.E%2 == 0), "key", "has an exponent that proves nothing")
+		errs.addIf(public != nil && (public.E < 3 || public.E%2 == 0), "key", "has an exponent that is even or less than 3")
 	default:
 		errs.addIf(true, "key", "is a %T; ed25519, *ecdsa and *rsa keys are known", material)
 	}
@@ -134,7 +134,7 @@ func newKey(errs configErrors, m *keys.Material, o KeyConfig) (*Key, error) {
 		errs.addIf(true, "secret", "%s", problem)
 	}
 	if public, ok := m.Public.(ed25519.PublicKey); ok {
-		errs.addIf(isSmallOrder(public), "key", "is a point of small order: anybody can sign for it")
+		errs.addIf(isSmallOrder(public), "key", "is a point of small order: anyone could sign for it")
 	}
 	errs.addIf(!isKeyID(o.ID), "KeyConfig.ID", "must be 1 to %d visible ASCII characters", form.MaxKeyID)
 	errs.addIf(o.Owner != "" && !isKeyID(o.Owner), "KeyConfig.Owner", "must be 1 to %d visible ASCII characters", form.MaxKeyID)

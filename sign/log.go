@@ -5,8 +5,8 @@ import (
 	"log/slog"
 )
 
-// LogEvents returns an observer for [Config.Observe] that logs to logger. Refused messages are logged at the level refusals, with the
-// reason and the signing string, which the client does not see; what the service is at fault for (5xx) is a warning. Verified
+// LogEvents returns an observer for [Config.Observe] that logs to logger. It logs refused messages at the level refusals, with the
+// reason and the signing string, which the client does not see. Refusals that are the service's fault (5xx) are warnings. Verified
 // messages are logged at the debug level.
 func LogEvents(logger *slog.Logger, refusals slog.Level) func(context.Context, Event) {
 	return func(ctx context.Context, e Event) {

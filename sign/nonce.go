@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// NonceStore remembers which nonces have been used. core.Engine.Nonces returns one that uses the engine's store. [MemoryNonces]
-// is one for a single process. It must be safe for concurrent use.
+// NonceStore remembers which nonces have been used. core.Engine.Nonces returns one that uses the engine's store. [MemoryNonces] is for a
+// single process. A NonceStore must be safe for concurrent use.
 type NonceStore interface {
 	// Use marks nonce as used by the key for at least ttl, which is positive, and reports whether it was unused. This is
 	// one atomic step: of all calls with the same key id and nonce within ttl, from all processes that share the store, at
@@ -20,10 +20,10 @@ type NonceStore interface {
 	// ctx has a deadline ([Config].StoreTimeout), unless the calls have one of their own.
 	Use(ctx context.Context, keyID, nonce string, ttl time.Duration) (unused bool, err error)
 
-	// Limits says what a verifier may rely on. It always says the same. capacity is how many nonces there is room for, so that
-	// owners get no more ([Config].MaxNonces). Zero: nobody knows. ownTimeout means that calls of Use end in time by
-	// themselves. Unless [Config].StoreTimeout is set, they then get no deadline, which saves an allocation. A store that
-	// wraps another one passes on what holds for itself.
+	// Limits returns what a verifier may rely on. It must always return the same. capacity is how many nonces there is room for: the
+	// verifier gives owners no more than that ([Config].MaxNonces). Zero: unknown. ownTimeout means that calls of Use end in time by
+	// themselves. Unless [Config].StoreTimeout is set, they then get no deadline, which saves an allocation. A store that wraps another
+	// one returns what holds for itself.
 	Limits() (capacity int, ownTimeout bool)
 }
 
@@ -32,7 +32,7 @@ type NonceStore interface {
 // sent again.
 var ErrNoncesFull = errors.New("sign: the store of nonces is full")
 
-var errNoTTL = errors.New("sign: a nonce must be kept for more than no time")
+var errNoTTL = errors.New("sign: the time to keep a nonce must be positive")
 
 // defaultMaxNonces is the default of Config.MaxNonces and MemoryNonces: 3,000 messages a second at a window of 60 s. One nonce
 // takes about 150 bytes.

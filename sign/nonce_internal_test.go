@@ -30,7 +30,7 @@ func TestMemoryNonces(t *testing.T) {
 	_, err := n.Use(ended, "a", "n-3", time.Minute)
 	require.ErrorIs(t, err, context.Canceled)
 	_, err = n.Use(t.Context(), "a", "n-3", 0)
-	require.ErrorContains(t, err, "no time")
+	require.ErrorContains(t, err, "must be positive")
 	require.True(t, use("a", "n-3"), "a call that returned an error has used nothing")
 }
 

@@ -30,22 +30,22 @@ var particulars = map[Code]struct {
 	title, detail string
 }{
 	CodeMissing: {http.StatusUnauthorized, "Signature missing",
-		"The request must be signed; the signature, or a part of it, is missing."},
-	CodeInvalid: {http.StatusUnauthorized, "Signature invalid", "The signature is not a known key's signature of this request."},
+		"The request must be signed. Its signature, or a part of it, is missing."},
+	CodeInvalid: {http.StatusUnauthorized, "Signature invalid", "The signature was not made for this request by a known key."},
 	CodeExpired: {http.StatusUnauthorized, "Signature expired",
-		"The request was signed too long ago. Compare your clock with the Date of this response, and sign anew."},
+		"The request was signed too long ago. Compare your clock with the Date of this response, and sign the request again."},
 	CodeNotYetValid: {http.StatusUnauthorized, "Signature not yet valid",
-		"The request was signed in the future. Compare your clock with the Date of this response, and sign anew."},
+		"The request is dated in the future. Compare your clock with the Date of this response, and sign the request again."},
 	CodeReplayed: {http.StatusUnauthorized, "Request replayed",
-		"The nonce has been used. Sign each request anew, also when the same operation is tried again."},
-	CodeMalformed: {http.StatusBadRequest, "Signature malformed", "A part of the signature has the wrong form."},
+		"The nonce has already been used. Sign every request again, retries included."},
+	CodeMalformed: {http.StatusBadRequest, "Signature malformed", "A part of the signature is malformed."},
 	CodeDuplicateHeader: {http.StatusBadRequest, "Header field duplicated",
 		"A header field that belongs to the signature was sent more than once."},
 	CodeBodyTooLarge: {http.StatusRequestEntityTooLarge, "Body too large", "The request body is over the limit."},
 	CodeRateLimited: {http.StatusTooManyRequests, "Rate limited",
-		"Too many requests were signed by one owner's keys. Sign the request anew and try again later."},
+		"Too many requests were signed with the keys of one owner. Sign the request again, and try again later."},
 	CodeStoreUnavailable: {http.StatusServiceUnavailable, "Store unavailable",
-		"The signature could not be checked now. Sign the request anew and try again."},
+		"The signature cannot be checked at the moment. Sign the request again, and try again later."},
 }
 
 // Status returns the HTTP status of the error's code.

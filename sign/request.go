@@ -21,7 +21,7 @@ type RequestOptions struct {
 	// Scheme is how to sign. Nil: [NewV1] with its standard names.
 	Scheme Scheme
 
-	// Cover are the names of header fields to sign if the request has them, besides those that the scheme always signs
+	// Cover are the names of header fields to sign if the request has them, in addition to those that the scheme always signs
 	// (Idempotency-Key, Content-Type, Content-Encoding). Nil: Content-Type and Content-Encoding.
 	Cover []string
 
@@ -46,9 +46,9 @@ var defaultCover = []string{"Content-Type", "Content-Encoding"}
 // Request signs r with key, at the current time and with a new nonce. Before the call, set the Idempotency-Key
 // and everything else to sign. Request reads the body into memory, and replaces the header fields of an earlier signature.
 //
-// Send the request once: sent again, it is refused as replayed. net/http by itself sends a request with an Idempotency-Key
-// again when its connection breaks, so Request sets r.GetBody to nil and r.Body to one that cannot be rewound. [Transport]
-// signs each attempt anew.
+// Send the request once: if it is sent again, it is refused as replayed. net/http itself repeats a request with an Idempotency-Key when
+// its connection breaks. To prevent that, Request sets r.GetBody to nil and r.Body to one that cannot be rewound. [Transport] signs each
+// attempt again.
 func Request(r *http.Request, key *Key, o RequestOptions) error {
 	body, err := readAll(r)
 	if err != nil {
@@ -86,7 +86,7 @@ func signRequest(r *http.Request, body []byte, key *Key, o RequestOptions) (deri
 		TLS: r.URL.Scheme == "https", Source: &outgoing{r.Header, body}, limit: int64(len(body)), host: o.Host, outgoing: true,
 	}
 	if !form.IsAuthority(m.Authority()) {
-		return false, Errorf(CodeMalformed, "%q is no host; international names must be in their ASCII form", m.Authority())
+		return false, Errorf(CodeMalformed, "%q is not a host; international names must be in their ASCII form", m.Authority())
 	}
 	nonce := newNonce()
 	s := &Signature{KeyID: key.id, Created: now().Unix(), Nonce: nonce, Covered: slices.Clone(cover)}

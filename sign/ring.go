@@ -16,11 +16,11 @@ type KeyStore interface {
 	// message is refused (503 store_unavailable). If there is an error, the keys are ignored. id shares memory with the
 	// message: copy it to keep it.
 	//
-	// Return the same *Key for the same key each time, because a key keeps prepared state. Keys is called before anything is
-	// verified, with an id that anybody may have sent, so cache unknown ids too.
+	// Return the same *Key for the same key each time, because a key keeps prepared state. Keys is called before anything is verified,
+	// with an id that anyone may have sent, so cache unknown ids too.
 	//
-	// For a message that says where its key is published ([Signature].KeyURL), a [URLKeyStore] is asked for the keys at that
-	// URL. Other stores, such as a Ring, find the key by its id alone, and its owner is theirs, not the URL.
+	// If a message names the URL where its key is published ([Signature].KeyURL), a [URLKeyStore] is asked for the keys at that URL.
+	// Other stores, such as a Ring, find the key by its id alone. Its owner is then the one that they know, not the URL.
 	Keys(ctx context.Context, id string) ([]*Key, error)
 }
 
@@ -28,7 +28,7 @@ type KeyStore interface {
 type URLKeyStore interface {
 	KeyStore
 	// KeysAt returns the keys of an id that are published at url. It is called in place of Keys for a message that names a URL
-	// ([Signature].KeyURL), which anybody may have sent. The rules of Keys hold for it too.
+	// ([Signature].KeyURL), which anyone may have sent. The rules of Keys apply to it too.
 	KeysAt(ctx context.Context, url, id string) ([]*Key, error)
 }
 

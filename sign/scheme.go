@@ -172,7 +172,7 @@ func ParseTimestamp(text string) (int64, error) {
 	return int64(n), nil
 }
 
-var errTimestamp = Errorf(CodeMalformed, "the timestamp is the number of seconds since 1970, digits only")
+var errTimestamp = Errorf(CodeMalformed, "the timestamp must be the number of seconds since 1970, digits only")
 
 // Additions are what a signature adds to a request.
 type Additions struct {

@@ -21,18 +21,18 @@ import (
 //
 // A request is retried only if its method is idempotent (RFC 9110, section 9.2.2) or it has an Idempotency-Key (see
 // OperationHeader). It is then retried after a connection error, after 408, 425, 429, 502, 503 and 504, and after 409 with
-// a Retry-After. The pause is what Retry-After asks for and a little more, or else random and growing. The last attempt's
-// response or error goes to the client. As the Base of a [github.com/idem-go/idem/idemclient.Transport], which retries
-// itself, it makes one attempt for each of that one's, and retries the requests that that one only passes on.
+// a Retry-After. The pause is what Retry-After asks for and a little more, or else random and growing. The client gets the last
+// attempt's response or error. As the Base of a [github.com/idem-go/idem/idemclient.Transport], which retries itself, a Transport
+// makes one attempt for each try of the outer one, and retries only the requests that the outer one passes on.
 //
 // A redirect to another host or scheme is an error, because the server could choose what the client signs for a third party.
 //
-// The whole body is read into memory before the first attempt. The request's context does not interrupt that reading. Do not
-// change the fields once the transport is in use; it is then safe for concurrent use.
+// The whole body is read into memory before the first attempt. The request's context does not interrupt that reading. Do not change the
+// fields once the transport is in use. It is safe for concurrent use.
 type Transport struct {
 	// Key signs the requests. It must be set.
 	Key *Key
-	// Options say how to sign.
+	// Options are the options for signing.
 	Options RequestOptions
 	// Base sends the requests. Nil: [http.DefaultTransport].
 	Base http.RoundTripper
@@ -41,9 +41,9 @@ type Transport struct {
 	// OperationHeader is the name of the header field that identifies the operation. A request with this field may be
 	// retried. Empty: Idempotency-Key. Set it to Webhook-Id for webhook.NewStandard.
 	OperationHeader string
-	// MaxWait is the longest pause between two attempts. If the server asks for a longer one, there is no retry, and the
-	// client gets the server's answer. Zero: 30 s. Attempts are at least a second apart with schemes that derive the nonce
-	// from the timestamp (webhook.NewStandard, webhook.Stripe, webhook.Slack): a MaxWait under 1 s then means no retries.
+	// MaxWait is the longest pause between two attempts. If the server asks for a longer pause, there is no retry, and the client gets
+	// the server's answer. With schemes that derive the nonce from the timestamp (webhook.NewStandard, webhook.Stripe, webhook.Slack),
+	// attempts are at least a second apart, so a MaxWait under 1 s means no retries. Zero: 30 s.
 	MaxWait time.Duration
 }
 

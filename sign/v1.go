@@ -71,7 +71,7 @@ func NewV1(o V1Config) (Scheme, error) {
 	var errs configErrors
 	name := func(field, given, standard string) string {
 		given = cmp.Or(given, standard)
-		errs.addIf(!form.IsToken(given), "V1Config."+field, "%q is no header field name", given)
+		errs.addIf(!form.IsToken(given), "V1Config."+field, "%q is not the name of a header field", given)
 		return http.CanonicalHeaderKey(given)
 	}
 	s := &v1{
@@ -87,7 +87,7 @@ func NewV1(o V1Config) (Scheme, error) {
 	}
 	own := []string{s.keyID, s.timestamp, s.nonce, s.signedHeaders, s.signature}
 	slices.Sort(own)
-	errs.addIf(len(slices.Compact(own)) < 5, "V1Config", "two fields have one name")
+	errs.addIf(len(slices.Compact(own)) < 5, "V1Config", "two fields have the same name")
 	for _, n := range o.Cover {
 		errs.addIf(!s.canCover(strings.ToLower(n)), "V1Config.Cover", "%q cannot be signed", n)
 		s.cover = append(s.cover, form.NewFieldName(n))
@@ -206,7 +206,7 @@ var lowerHex = func() (values [256]byte) {
 	return values
 }()
 
-var errV1Form = Errorf(CodeMalformed, "the signature is v1= and 64 lower-case hexadecimal digits, or v1-ed25519= and 128")
+var errV1Form = Errorf(CodeMalformed, "the signature must be v1= and 64 lower-case hexadecimal digits, or v1-ed25519= and 128")
 
 // parseCovered parses X-Signed-Headers. It checks that each field in it was sent once, and that it names all fields that must be
 // signed.

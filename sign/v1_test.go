@@ -70,7 +70,7 @@ idempotency-key:"k-1"`
 func TestV1Options(t *testing.T) {
 	_, err := sign.NewV1(sign.V1Config{KeyID: "X Key", Nonce: "x-timestamp", Cover: []string{"Host"},
 		Require: []string{"X-Signature", "é"}})
-	for _, problem := range []string{"V1Config.KeyID", "two fields have one name", `V1Config.Cover: "Host"`,
+	for _, problem := range []string{"V1Config.KeyID", "two fields have the same name", `V1Config.Cover: "Host"`,
 		`V1Config.Require: "X-Signature"`, `"é"`} {
 		require.ErrorContains(t, err, problem)
 	}

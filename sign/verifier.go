@@ -17,68 +17,66 @@ import (
 
 // Config is what a [Verifier] is built from. Keys must be set. The zero values of all other fields are safe.
 type Config struct {
-	// Keys finds the keys: a [*Ring], or a store of your own.
+	// Keys finds the keys: a [*Ring], or your own store.
 	Keys KeyStore
 
 	// Scheme is how messages are signed. Nil: [NewV1] with its standard names.
 	Scheme Scheme
 
-	// GuardedByKey says that behind this verifier, each route that changes something has a guard that requires a key: the
-	// Idempotency-Key, or the id of the event ([Verified].EventID: core.SignedEvent, core.CallerEvent). It must be set for
-	// schemes that leave replays to such a guard ([Demands].Guard: rfc9421.UCP). Webhooks that are sent again as they are get the
-	// guard's answer then, not 401 replayed, and no nonce is used. Other messages have nonces as before. Without a guard
-	// whoever relays a message can have it executed again. The verifier cannot see the guard: you say so.
+	// GuardedByKey states that each unsafe route inside this verifier has a guard that requires a key: the Idempotency-Key, or the id
+	// of the event ([Verified].EventID: core.SignedEvent, core.CallerEvent). It must be set for schemes that leave replays to such a
+	// guard ([Demands].Guard: rfc9421.UCP). A webhook that is repeated unchanged then gets the guard's answer instead of 401 replayed,
+	// and no nonce is used. Other messages have nonces as before. The verifier cannot check that the guard is there. Without a guard,
+	// anyone who relays a message can have it executed again.
 	GuardedByKey bool
 
-	// Nonces remembers which nonces have been used. If several processes verify, they must share one. Nil: a [MemoryNonces]
-	// of its own, for a single process.
+	// Nonces remembers which nonces have been used. If several processes verify, they must share one NonceStore. Nil: the verifier's
+	// own [MemoryNonces], for a single process.
 	Nonces NonceStore
 
-	// NonceQuota is how many nonces of one owner ([KeyConfig]) are remembered at a time. An owner who has used up the quota
-	// is refused (429 rate_limited, with Retry-After) until the first of them is forgotten. Each verifier counts only what it
-	// has accepted itself, so n processes that share a store allow n times as many. A nonce counts for a little longer than
-	// it is remembered, and not at all if the store failed.
+	// NonceQuota is how many nonces of one owner ([KeyConfig]) are remembered at a time. An owner who has used up the quota is refused
+	// (429 rate_limited, with Retry-After) until the first of these nonces is forgotten. Each verifier counts only what it has accepted
+	// itself, so n processes that share a store allow n times as many. A nonce counts for a little longer than it is remembered, and
+	// not at all if the store failed.
 	//
-	// Zero: a third of what is free of MaxNonces. So one owner gets at most a quarter of MaxNonces, and each further one a
-	// quarter of what those before have left: ten that take all they can leave a twentieth to others. MaxNonces/n gives each
-	// of n owners a share that does not depend on the others.
+	// Zero: a third of what is free of MaxNonces. One owner then gets at most a quarter of MaxNonces, and each further owner a quarter
+	// of what the others have left: ten owners that take all they can leave a twentieth. MaxNonces/n gives each of n owners a share
+	// that does not depend on the others.
 	NonceQuota int
 
-	// MaxNonces is how many nonces of all owners are remembered at a time, so that they leave room for other records in
-	// the same store. Beyond it, every message is refused (503 store_unavailable). It must not be more than Nonces has room
-	// for ([NonceStore]): for core.Engine.Nonces, half of what a store in memory holds. Each verifier counts its own:
-	// divide it among those that share a store in memory. Zero: 524,288, or NonceQuota if that is more, but no more than
-	// Nonces has room for.
+	// MaxNonces is how many nonces of all owners are remembered at a time, so that they leave room for other records in the same
+	// store. Beyond it, every message is refused (503 store_unavailable). It must not exceed what Nonces has room for ([NonceStore]):
+	// for core.Engine.Nonces, half of what an in-memory store holds. Each verifier counts its own nonces: divide MaxNonces among
+	// verifiers that share an in-memory store. Zero: 524,288, or NonceQuota if that is more, but no more than Nonces has room for.
 	MaxNonces int
 
-	// Window is how far a timestamp may be behind or ahead of the verifier's clock, inclusive. It is in whole seconds, at
-	// most an hour. Zero: as the scheme's specification says ([Demands]), or 60 s.
+	// Window is how far a timestamp may be behind or ahead of the verifier's clock, inclusive. It must be in whole seconds, and at
+	// most an hour. Zero: what the scheme's specification says ([Demands]), or 60 s.
 	Window time.Duration
 
-	// Margin is how much longer a nonce is remembered than its timestamp is in the window. It must exceed the differences
-	// between the clocks of the processes that share Nonces, and between their windows while you change Window. It is at
-	// most a day. Zero: 30 s.
+	// Margin is how much longer a nonce is remembered than its timestamp is in the window. It must exceed the differences between the
+	// clocks of the processes that share Nonces and, while you change Window, between their windows. It must be at most a day. Zero:
+	// 30 s.
 	Margin time.Duration
 
-	// Hosts are the hosts to which requests may be sent, in any case, each with its port unless that is the default one. A
-	// request for another host is refused ([CodeInvalid]). Empty: Host, or if that is empty too, any host. With any host, a
-	// message that was signed for another service with the same key (staging, say) is valid here for whoever sends it on.
+	// Hosts are the hosts that requests may be sent to, in upper or lower case, each with its port unless that is the default one. A
+	// request for another host is refused ([CodeInvalid]). Empty: Host or, if that is empty too, any host. With any host, anyone who
+	// relays a message that was signed for another service with the same key (for example staging) can use it here.
 	Hosts []string
 
-	// Host is the public host that clients sign, for a service behind a proxy that changes the Host field. Hosts then names
-	// what the proxy sends. Empty: clients sign the host that arrives here. A client whose URL spells out the default port
-	// must then leave it out, or set [RequestOptions].Host.
+	// Host is the public host that clients sign, for a service behind a proxy that changes the Host field. Hosts must then name what
+	// the proxy sends. Empty: clients sign the host that arrives here. A client whose URL has the default port must then leave the
+	// port out, or set [RequestOptions].Host.
 	Host string
 
 	// BodyLimit is the length of the longest body that is read, in bytes. Zero: 1 MiB.
 	BodyLimit int64
 
-	// MaxHeaderLines and MaxHeaderBytes bound the header. Method, target and host count as bytes of it. Zero: 100 lines,
-	// 32 KiB.
+	// MaxHeaderLines and MaxHeaderBytes limit the size of the header, including method, target and host. Zero: 100 lines, 32 KiB.
 	MaxHeaderLines, MaxHeaderBytes int
 
-	// StoreTimeout is how long one call of Keys or Nonces may take, at most 10 minutes. Zero: 2 s, or no limit for Nonces
-	// whose calls have their own.
+	// StoreTimeout is how long one call of Keys or Nonces may take, at most 10 minutes. Zero: 2 s, or no limit if the calls of Nonces
+	// have their own.
 	StoreTimeout time.Duration
 
 	// Clock returns the current time. Nil: [time.Now].
@@ -88,11 +86,11 @@ type Config struct {
 	// must return quickly. Nil: no calls.
 	Observe func(ctx context.Context, e Event)
 
-	// Refuse returns the answer to a refused message, for services with an error format of their own. Show the client
-	// nothing of e but its Code. A zero Status becomes that of the default answer. A nil answer becomes the default one:
-	// application/problem+json (RFC 9457). Every answer gets Idempotency-Refused and Cache-Control: no-store. Date, Retry-After
-	// and WWW-Authenticate are added where they belong, unless Refuse has set them. ctx is the request's. Refuse may keep
-	// e, and must be safe for concurrent use. Nil: the default answer.
+	// Refuse returns the answer to a refused message, for services with their own error format. Show the client only the Code of e. If
+	// Status is zero, the answer has the default status. If the answer is nil, the default answer is sent: application/problem+json
+	// (RFC 9457). Every answer gets Idempotency-Refused and Cache-Control: no-store. Date, Retry-After and WWW-Authenticate are added
+	// where they belong, unless Refuse has set them. ctx is the request's. Refuse may keep e, and must be safe for concurrent use.
+	// Nil: the default answer.
 	Refuse func(ctx context.Context, e *Error) *Answer
 }
 
@@ -115,15 +113,14 @@ const (
 type Event struct {
 	// Scheme is the name of the scheme.
 	Scheme string
-	// KeyID is the key id that the message names, cut to 256 bytes. It is empty if the message was refused before its key id
-	// was read. Unless Err is nil, anybody may have sent it.
+	// KeyID is the key id that the message names, cut to 256 bytes. It is empty if the message was refused before its key id was read.
+	// Unless Err is nil, anyone may have sent it.
 	KeyID string
 	// Err is why the message was refused. Its Detail, which may quote the message, is cut to 512 bytes. Nil: it was verified.
 	Err *Error
 	// Method and Path are the message's, as sent, each cut to 256 bytes.
 	Method, Path string
-	// RemoteAddr is the peer's network address as "IP:port". Behind a proxy, it is the proxy's. Empty: it is
-	// not known.
+	// RemoteAddr is the peer's network address as "IP:port". Behind a proxy, it is the proxy's. Empty: unknown.
 	RemoteAddr string
 	// Elapsed is how long verification took, including the time to read the body.
 	Elapsed time.Duration
@@ -177,9 +174,9 @@ func NewVerifier(c Config) (*Verifier, error) {
 	}
 	errs.addIf(c.NonceQuota > room, "Config.NonceQuota", "is %d, and Nonces has room for %d", c.NonceQuota, room)
 	errs.addIf(c.MaxNonces > room, "Config.MaxNonces", "is %d, and Nonces has room for %d", c.MaxNonces, room)
-	errs.addIf(c.Host != "" && !form.IsAuthority(c.Host), "Config.Host", "%q is no host", c.Host)
+	errs.addIf(c.Host != "" && !form.IsAuthority(c.Host), "Config.Host", "%q is not a host", c.Host)
 	for _, host := range c.Hosts {
-		errs.addIf(!form.IsAuthority(host), "Config.Hosts", "%q is no host", host)
+		errs.addIf(!form.IsAuthority(host), "Config.Hosts", "%q is not a host", host)
 	}
 	var d Demands
 	if s, ok := c.Scheme.(DemandingScheme); ok && !isNil(c.Scheme) {
@@ -187,7 +184,7 @@ func NewVerifier(c Config) (*Verifier, error) {
 	}
 	errs.addIf(d.Guard && !c.GuardedByKey, "Config.GuardedByKey",
 		"is not set, but scheme %s leaves replays to a guard that requires the Idempotency-Key", nameOf(c.Scheme))
-	errs.addIf(d.Behind != 0 && c.Window != 0, "Config.Window", "is %v, but scheme %s says what the window is", c.Window, nameOf(c.Scheme))
+	errs.addIf(d.Behind != 0 && c.Window != 0, "Config.Window", "is %v, but scheme %s sets the window", c.Window, nameOf(c.Scheme))
 	errs.addIf(d.Behind < 0 || d.Ahead < 0 || max(d.Behind, d.Ahead) > maxWindow, "Config.Scheme",
 		"demands a window of %v and %v; up to %v is allowed", d.Behind, d.Ahead, maxWindow)
 	if err := errs.err(); err != nil {
@@ -244,13 +241,13 @@ func isNil(v any) bool {
 	return false
 }
 
-// Verify verifies m, and uses up its nonce. Errors are of type [*Error]; [Verifier.Answer] returns the answer for one. ctx
-// bounds the calls of the key store and the nonce store.
+// Verify verifies m and uses up its nonce. Errors are of type [*Error]; [Verifier.Answer] returns the answer to one. ctx limits the
+// calls of the key store and the nonce store.
 //
-// The checks have this order: size of the header, form of the signature, timestamp, key and algorithm, body, signature, nonce.
-// So a body is read only if the timestamp is in the window, unless the scheme reads it first (sign/sortedparams), and a nonce
-// is used up only by a good signature. Guessing key ids reveals nothing: a message of an unknown key passes through the same
-// steps as one with a bad signature.
+// Verify checks in this order: size of the header, form of the signature, timestamp, key and algorithm, body, signature, nonce.
+// Therefore a body is read only if the timestamp is in the window, unless the scheme reads it first (sign/sortedparams), and only a
+// valid signature uses up a nonce. Guessing key ids reveals nothing: a message with an unknown key passes through the same steps as one
+// with a bad signature.
 func (v *Verifier) Verify(ctx context.Context, m *Message) (Verified, error) {
 	s := signatures.Get().(*Signature)
 	m.limit, m.host = v.c.BodyLimit, v.c.Host
@@ -446,7 +443,7 @@ func (v *Verifier) checkHeader(m *Message) *Error {
 	}
 	// A target has no fragment (RFC 9112, section 3.2). Some servers cut one off, others don't.
 	if !form.IsToken(m.Method) || !form.IsLine(m.Target) || strings.Contains(m.Target, "#") {
-		return Errorf(CodeMalformed, "the request line has characters that it must not have")
+		return Errorf(CodeMalformed, "the request line has forbidden characters")
 	}
 	authority := m.sentTo()
 	if !form.IsAuthority(authority) {

@@ -58,7 +58,7 @@ func TestClient(t *testing.T) {
 
 func TestStores(t *testing.T) {
 	t.Parallel()
-	clienttest.Stores(t, open)
+	clienttest.Stores(t, open, false)
 }
 
 func TestWithClientSideCache(t *testing.T) {

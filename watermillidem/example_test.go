@@ -51,7 +51,7 @@ func Example() {
 	// both acknowledged
 }
 
-// The consumer of docs/watermill.md.
+// The consumer of docs/messages.md.
 func _(ctx context.Context, store store.Store, router *message.Router, publisher message.Publisher, subscriber message.Subscriber,
 	charge func(context.Context, []byte) error) error {
 	engine, err := core.New(core.Config{Service: "shop", Store: store}) // all consumers share the store

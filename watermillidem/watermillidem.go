@@ -19,7 +19,7 @@ import (
 
 // Config configures the middleware. The zero Config works as the package comment says.
 type Config struct {
-	// Policy is that of a task, see [core.Engine.Task]. Its Name is the consumer's name: a message that
+	// Policy is a task's policy, see [core.Engine.Task]. Its Name is the consumer's name: a message that
 	// one handler with this name has run is not run by another one. If Name is empty, it is the name
 	// of the Router's handler, so that each handler is a consumer of its own.
 	Policy core.TaskPolicy
@@ -30,8 +30,8 @@ type Config struct {
 	// must be safe for concurrent use.
 	Key func(msg *message.Message) (string, error)
 
-	// Metadata are the names of metadata that are part of the fingerprint, beside the payload. Missing
-	// and empty metadata are equal.
+	// Metadata are the names of metadata that are part of the fingerprint, in addition to the payload.
+	// Missing and empty metadata are equal.
 	Metadata []string
 
 	// Pause is how long a message with a [Temporary] error is held before the error is returned,
@@ -51,7 +51,7 @@ func New(engine *core.Engine, c Config) (message.HandlerMiddleware, error) {
 	_, err := engine.Task(p)
 	if p.Duplicate.IsReject() && p.OnFailure == core.Keep {
 		err = errors.Join(err, &core.ConfigError{Field: "TaskPolicy.OnFailure",
-			Problem: "is Keep under Reject: the redelivery of a message that has failed would be acknowledged, and the message lost"})
+			Problem: "is Keep under Reject: the redelivery of a failed message would be acknowledged, and the message lost"})
 	}
 	if err != nil {
 		return nil, err
@@ -83,7 +83,7 @@ func (e *RefusedError) Error() string {
 // Unwrap returns the refusal.
 func (e *RefusedError) Unwrap() error { return e.Refusal }
 
-// Permanent reports whether err is a [RefusedError] that each redelivery would get again: uncertain,
+// Permanent reports whether err is a [RefusedError] that every redelivery gets again: uncertain,
 // key_reused, key_missing, key_invalid, result_unavailable, guard_conflict. Use it as the filter of
 // Watermill's PoisonQueueWithFilter.
 func Permanent(err error) bool {
@@ -91,9 +91,9 @@ func Permanent(err error) bool {
 	return ok && !e.passes()
 }
 
-// Temporary reports whether err is a [RefusedError] that passes: in_progress, store_unavailable,
-// shutting_down. Such a message does not belong in a poison queue: it is still running, or has not
-// begun.
+// Temporary reports whether err is a [RefusedError] after which a redelivery may run: in_progress,
+// store_unavailable, shutting_down. Such a message does not belong in a poison queue: it is still running,
+// or has not begun.
 func Temporary(err error) bool {
 	e, ok := errors.AsType[*RefusedError](err)
 	return ok && e.passes()

@@ -242,12 +242,12 @@ func (m *message) formIsGone() bool {
 }
 
 var errFormIsGone = sign.Errorf(sign.CodeMalformed,
-	"the multipart form was taken apart before it could be verified: set DisablePreParseMultipartForm")
+	"the multipart form was parsed before it could be verified: set DisablePreParseMultipartForm")
 
-var errBodyIsGone = sign.Errorf(sign.CodeMalformed, "an outer middleware has read the body")
+var errBodyIsGone = sign.Errorf(sign.CodeMalformed, "outer middleware has read the body")
 
 // A bare line feed comes before the empty line: fasthttp 1.69 reads such a header, but does not tell its lines again.
-var errLines = sign.Errorf(sign.CodeMalformed, "the lines of the header can't be told apart: each has to end with CRLF")
+var errLines = sign.Errorf(sign.CodeMalformed, "the lines of the header are ambiguous: each must end with CRLF")
 
 var errTrailer = sign.Errorf(sign.CodeMalformed,
-	"the header has more lines of a name than were sent in it: a trailer has brought them, or an outer middleware")
+	"the header has more lines of a name than were sent in it: they come from a trailer or from outer middleware")

@@ -22,15 +22,15 @@ import (
 type Rule uint8
 
 const (
-	// ByHints goes by the tool's annotations: one with readOnlyHint passes, any other one has the rule Config.Default.
+	// ByHints uses the tool's annotations: a tool with readOnlyHint passes, any other one has the rule Config.Default.
 	ByHints Rule = iota
 	// Pass guards no call.
 	Pass
-	// Optional guards the calls that have a key. Others run each time.
+	// Optional guards calls that have a key. Others run each time.
 	Optional
 	// Required guards all calls, and refuses those without a key.
 	Required
-	// Arguments guards all calls. The key of a call that brings none is made of its arguments: equal ones within Config.Window are one
+	// Arguments guards all calls. For a call without a key, the key is made of its arguments: equal calls within Config.Window are one
 	// call.
 	Arguments
 )
@@ -86,11 +86,11 @@ func New(engine *core.Engine, c Config) (*Guard, error) {
 		}
 	}
 	addIf(!isName.MatchString(c.Name), "Name",
-		"is %q; it is a part of the stored keys, and must be of letters, digits, -, _ and dots", c.Name)
+		"is %q; it is part of the stored keys, and must consist of letters, digits, -, _ and dots", c.Name)
 	addIf(c.Policy.Name != "", "Policy", "has the Name %q; the name of a task is the server's and the tool's", c.Policy.Name)
 	addIf(c.Policy.Presence != core.Required, "Policy", "has a Presence; set Tools and Default")
 	addIf(c.Policy.Linger != 0, "Policy", "has a Linger; set that of the Config")
-	addIf(c.User && c.SharedByAllCallers, "User", "is set beside SharedByAllCallers; leave one of the two out")
+	addIf(c.User && c.SharedByAllCallers, "User", "is set together with SharedByAllCallers; set only one of them")
 	addIf(c.Default > Arguments, "Default", "is unknown: %d", c.Default)
 	for name, rule := range c.Tools {
 		addIf(rule > Arguments, "Tools", "has an unknown rule for %s: %d", name, rule)
@@ -261,7 +261,7 @@ func (g *Guard) key(call *Call, arguments []byte) (string, *core.Refusal) {
 	return key, nil
 }
 
-var errKey = errors.New("idem: the key is no text, or there are several")
+var errKey = errors.New("idem: the key is not a text, or there are several keys")
 
 // argument returns the key that is in the arguments, or "".
 func (g *Guard) argument(arguments []byte) (key string, err error) {

@@ -86,7 +86,7 @@ func (g *Guard) Check(tools []Tool, own func(i int) Rule) (*Report, error) {
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(missing)) {
-		fault(name, "is no tool of the server")
+		fault(name, "is not a tool of the server")
 	}
 	for _, list := range []*[]string{&r.Passing, &r.Optional, &r.Required, &r.Arguments, &r.Undecided} {
 		slices.Sort(*list)

@@ -1,3 +1,3 @@
-// Package rpckit is what grpcidem and connectidem share: how a call becomes the operation of a [core.Task], what is stored of its
-// answer, which status a refusal is, and when a client tries again. It knows neither gRPC nor Protobuf. Users do not need it.
+// Package rpckit is shared by grpcidem and connectidem: how a call becomes the operation of a [core.Task], which part of its answer is
+// stored, which status a refusal has, and when a client retries. It knows neither gRPC nor Protobuf. Users do not need it.
 package rpckit

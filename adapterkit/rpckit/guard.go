@@ -55,17 +55,17 @@ func New(engine *core.Engine, c Config) (*Guard, error) {
 	addIf(c.Policy.Linger != 0, "Policy", "has a Linger; set that of the Config")
 	addIf(c.User == nil && !c.SharedByAllCallers, "User",
 		"is not set: without it one caller could be given another's response (SharedByAllCallers if that is meant)")
-	addIf(c.User != nil && c.SharedByAllCallers, "User", "is set beside SharedByAllCallers; leave one of the two out")
+	addIf(c.User != nil && c.SharedByAllCallers, "User", "is set together with SharedByAllCallers; set only one of them")
 	addIf(c.Presence > core.Optional, "Presence", "is unknown: %d", c.Presence)
 	for i, m := range c.Methods {
-		addIf(!isMethod.MatchString(m), "Methods", "holds %q, which is no full name of a method, such as /shop.v1.Orders/Create", m)
+		addIf(!isMethod.MatchString(m), "Methods", "contains %q, which is not the full name of a method, such as /shop.v1.Orders/Create", m)
 		addIf(slices.Contains(c.Methods[:i], m), "Methods", "names %s twice", m)
 	}
 	c.StoredMetadata = slices.Clone(c.StoredMetadata)
 	for i, name := range c.StoredMetadata {
 		name = strings.ToLower(name)
 		c.StoredMetadata[i] = name
-		addIf(!isMetadata.MatchString(name), "StoredMetadata", "holds a name that is none: %q", name)
+		addIf(!isMetadata.MatchString(name), "StoredMetadata", "contains %q, which is not a metadata name", name)
 		addIf(ofOneMessage(name), "StoredMetadata", "%s belongs to one message and cannot be kept", name)
 		addIf(slices.Contains(c.StoredMetadata[:i], name), "StoredMetadata", "names %s twice", name)
 	}
@@ -144,7 +144,7 @@ func (g *Guard) Passing(methods []Method) (passing []string, err error) {
 		}
 		if g.Protects(m) && (!m.Keyless || g.config.Presence == core.Required) {
 			if m.Keyless {
-				fault(m.Name, "has no field for the key: all its calls would be refused")
+				fault(m.Name, "has no field for the key, so all its calls would be refused")
 			}
 			continue
 		}
@@ -154,11 +154,11 @@ func (g *Guard) Passing(methods []Method) (passing []string, err error) {
 		case m.Stream:
 			fault(m.Name, "is a stream, and streams pass")
 		case m.Safe:
-			fault(m.Name, "is declared to have no side effects, and passes")
+			fault(m.Name, "is declared to have no side effects, so it passes")
 		}
 	}
 	for _, name := range missing {
-		fault(name, "is no method of the services")
+		fault(name, "is not a method of the services")
 	}
 	slices.Sort(passing)
 	return passing, errors.Join(errs...)
@@ -221,7 +221,7 @@ func (g *Guard) Do(ctx context.Context, call *Call, handler func(context.Context
 	case err != nil:
 		if refusal = reported(err); refusal == nil { // that of ctx
 			refusal = core.NewRefusal(codes.Unfinished, err)
-			refusal.Detail = "The call had ended before the operation was begun."
+			refusal.Detail = "The call ended before the operation was started."
 		}
 		return nil, refusal
 	}
@@ -264,7 +264,7 @@ func (g *Guard) task(method string) *core.Task {
 	return task.(*core.Task)
 }
 
-// settle decides what of an outcome is stored. With an error the run has failed. A refusal is what the client gets instead.
+// settle decides which part of an outcome to store. With an error the run has failed. A refusal is what the client gets instead.
 func (g *Guard) settle(ctx context.Context, o *Outcome) ([]byte, *core.Refusal, error) {
 	instead, p := reported(o.Err), &g.config.Policy
 	if instead == nil && o.Code == canceled { // the handler has given up

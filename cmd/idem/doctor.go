@@ -26,7 +26,7 @@ type finding struct {
 	Do    string `json:"do,omitempty"`
 }
 
-var errIll = errors.New("there is something to be done")
+var errIll = errors.New("the store has problems: see the lines marked bad")
 
 // doctor looks at a store, and has a claim go through its whole life.
 func (c *command) doctor(ctx context.Context, p *printer, warnings func() []error) error {
@@ -133,21 +133,21 @@ func (c *command) life(ctx context.Context, say func(level, what, do string)) {
 	begun := time.Now()
 	for _, step := range steps {
 		if err := step.do(); err != nil {
-			say("bad", fmt.Sprintf("a test record: %s: %v", step.name, err), "calls of this kind fail for your service, too"+cause(err)+
-				". Mend that before you restart the service: results of runs that have ended may be in its memory only")
+			say("bad", fmt.Sprintf("a test record: %s: %v", step.name, err), "the service's calls fail in the same way"+cause(err)+
+				". Fix this before you restart the service: its memory may hold the only copy of some results")
 			return
 		}
 	}
-	say("ok", fmt.Sprintf("a test record went through its whole life, %d calls in %v", len(steps),
+	say("ok", fmt.Sprintf("a test record went through its whole life: %d calls in %v", len(steps),
 		time.Since(begun).Round(time.Millisecond)), "")
 }
 
 // cause says why a server that answers takes no writes, and what to do, as the end of a sentence. It is empty for other errors.
 func cause(err error) string {
 	for _, c := range []struct{ word, why string }{
-		{"NOREPLICAS", ": it takes no writes without its replicas; bring them back, or lower min-replicas-to-write"},
-		{"READONLY", ": this is a replica; name the master"},
-		{"MISCONF", ": it takes no writes while it can't save; its log says why"},
+		{"NOREPLICAS", ": the server takes no writes without its replicas; bring them back, or lower min-replicas-to-write"},
+		{"READONLY", ": this is a replica; use the master's address"},
+		{"MISCONF", ": the server takes no writes while it can't save; its log says why"},
 	} {
 		if strings.Contains(err.Error(), c.word) {
 			return c.why
@@ -169,7 +169,7 @@ func latency(say func(level, what, do string), ping func() error) error {
 	slices.Sort(took)
 	level, do := "ok", ""
 	if took[10] > 20*time.Millisecond {
-		level, do = "warn", "a first request waits for it twice: put the store nearer to the service"
+		level, do = "warn", "each first request waits for two calls: move the store closer to the service"
 	}
 	say(level, fmt.Sprintf("it answers in %v (median of 21; the slowest took %v)", took[10].Round(10*time.Microsecond),
 		took[20].Round(10*time.Microsecond)), do)
@@ -193,7 +193,7 @@ func doctorRedis(ctx context.Context, url string, say func(level, what, do strin
 		}
 		info, err := node.Do(ctx, node.B().Info().Section("everything").Build()).ToString()
 		if err != nil {
-			say("warn", addr+": INFO: "+err.Error(), "let the user run INFO: without it nothing else can be said about the server")
+			say("warn", addr+": INFO: "+err.Error(), "allow the user to run INFO: without it the doctor can't check the settings")
 			continue
 		}
 		get := func(name string) string {
@@ -218,29 +218,30 @@ func doctorRedis(ctx context.Context, url string, say func(level, what, do strin
 		if policy := get("maxmemory_policy"); policy == "noeviction" || policy == "" {
 			say("ok", addr+": maxmemory-policy noeviction", "")
 		} else {
-			say("bad", addr+": maxmemory-policy "+policy+": when its memory is full, it drops records, and their operations run again",
-				"CONFIG SET maxmemory-policy noeviction, and in its configuration")
+			say("bad", addr+": maxmemory-policy "+policy+": when memory is full, the server drops records, and their operations run again",
+				"run CONFIG SET maxmemory-policy noeviction, and set it in the configuration file")
 		}
 		used, _ := strconv.ParseFloat(get("used_memory"), 64)
 		most, _ := strconv.ParseFloat(get("maxmemory"), 64)
 		switch {
 		case most == 0:
 			say("warn", addr+": maxmemory is not set",
-				"set it below the machine's memory: else the system may kill the server when it is full")
+				"set it below the machine's memory: otherwise the system may kill the server when memory runs out")
 		case used > 0.9*most:
-			say("bad", fmt.Sprintf("%s: %.0f %% of its memory is used", addr, 100*used/most), "give it more, or shorten the retention")
+			say("bad", fmt.Sprintf("%s: %.0f %% of its memory is used", addr, 100*used/most),
+				"give the server more memory, or shorten the retention")
 		default:
 			say("ok", fmt.Sprintf("%s: %.0f %% of its memory is used", addr, 100*used/most), "")
 		}
 		if get("aof_enabled") == "1" {
 			say("ok", addr+": appendonly yes", "")
 		} else {
-			say("warn", addr+": appendonly no: a restart forgets records, and what is sent again runs again", "set appendonly yes")
+			say("warn", addr+": appendonly no: a restart loses records, and repeated requests run again", "set appendonly yes")
 		}
 		if get("role") == "master" {
 			if n := get("connected_slaves"); n == "0" {
-				say("warn", addr+": no replica", "a lost server loses all records; with a replica and Config.WaitForReplicas a "+
-					"failover loses none that was acknowledged")
+				say("warn", addr+": no replica", "without one, losing the server loses all records; with a replica and "+
+					"Config.WaitForReplicas, a failover loses no acknowledged record")
 			} else {
 				say("ok", addr+": "+n+" replicas", "")
 			}
@@ -253,13 +254,13 @@ func doctorRedis(ctx context.Context, url string, say func(level, what, do strin
 func way(redis, valkey string) string {
 	switch {
 	case atLeast(valkey, 9, 0):
-		return "it compares by itself: runs end by SET with IFEQ and DELIFEQ"
+		return "it compares natively: runs end with SET IFEQ and DELIFEQ"
 	case atLeast(valkey, 8, 1):
-		return "it compares by itself: results are stored by SET with IFEQ; releases take a script"
+		return "it compares natively: results are stored with SET IFEQ; releases take a script"
 	case valkey == "" && atLeast(redis, 8, 4):
-		return "it compares by itself: runs end by SET with IFEQ and DELEX"
+		return "it compares natively: runs end with SET IFEQ and DELEX"
 	}
-	return "runs end by scripts, which take more of its time: Valkey 8.1, Redis 8.4 and what is later compare by themselves"
+	return "runs end with scripts, which cost the server more time; Valkey 8.1, Redis 8.4 and later compare natively"
 }
 
 // atLeast reports whether a version is major.minor or later.
@@ -269,24 +270,24 @@ func atLeast(version string, major, minor int) bool {
 	return n == 2 && (has[0] > major || has[0] == major && has[1] >= minor)
 }
 
-// settings are queries about a database, by dialect: what must not be, and what to do then.
+// settings are queries about a database, by dialect: the good values, and what to do about others.
 var settings = map[sqlstore.Dialect][]struct{ query, good, level, do string }{
 	sqlstore.PostgreSQL: {
 		{"SHOW fsync", "on", "bad", "set fsync = on: a crash corrupts the table"},
 		{"SHOW synchronous_commit", "on|remote_apply|remote_write|local", "warn",
-			"with off a crash loses the latest claims and results: what is sent again runs again"},
+			"with off, a crash loses the latest claims and results, and repeated requests run again"},
 		{"SHOW default_transaction_isolation", "read committed|repeatable read|serializable", "bad", "set read committed or stricter"},
-		{"SHOW transaction_read_only", "off", "bad", "this is a standby, or a read-only session: name the primary"},
+		{"SHOW transaction_read_only", "off", "bad", "this is a standby, or a read-only session: use the primary's address"},
 	},
 	sqlstore.MySQL: {
-		{"SELECT @@innodb_flush_log_at_trx_commit", "1", "warn", "with 0 or 2 a crash loses the latest claims and results: set 1"},
-		{"SELECT @@autocommit", "1", "bad", "turn autocommit on: nothing would be committed"},
-		{"SELECT @@read_only", "0|OFF", "bad", "this server is read-only: name the primary"},
+		{"SELECT @@innodb_flush_log_at_trx_commit", "1", "warn", "with 0 or 2, a crash loses the latest claims and results: set 1"},
+		{"SELECT @@autocommit", "1", "bad", "turn autocommit on: otherwise nothing is committed"},
+		{"SELECT @@read_only", "0|OFF", "bad", "this server is read-only: use the primary's address"},
 		{"SHOW VARIABLES WHERE Variable_name IN ('tx_isolation', 'transaction_isolation')", "REPEATABLE-READ|READ-COMMITTED|SERIALIZABLE",
 			"bad", "set READ COMMITTED or stricter"},
 	},
 	sqlstore.SQLite: {
-		{"PRAGMA journal_mode", "wal", "warn", "set journal_mode=wal, as sqlstore.Open does: else readers wait for writers"},
+		{"PRAGMA journal_mode", "wal", "warn", "set journal_mode=wal, as sqlstore.Open does: otherwise readers wait for writers"},
 		{"PRAGMA quick_check(1)", "ok", "bad", "the file is damaged: restore it"},
 	},
 }
@@ -326,12 +327,12 @@ func doctorSQL(ctx context.Context, url, table string, say func(level, what, do 
 	expired, err := s.Expired(ctx, manyExpired)
 	switch {
 	case err != nil:
-		say("bad", err.Error(), "make the table, or bring it up to date: store.Migrate, or what sqlstore.Schema returns")
+		say("bad", err.Error(), "create or update the table: call store.Migrate, or run what sqlstore.Schema returns")
 	case expired >= manyExpired:
-		say("warn", fmt.Sprintf("%d or more expired records are not purged", expired),
-			"go store.PurgeEvery(ctx, 10*time.Minute), in every process; idem purge does it once")
+		say("warn", fmt.Sprintf("%d or more expired records have not been purged", expired),
+			"call go store.PurgeEvery(ctx, 10*time.Minute) in every process; idem purge does it once")
 	default:
-		say("ok", fmt.Sprintf("the table is there, with %d expired records", expired), "")
+		say("ok", fmt.Sprintf("the table exists, with %d expired records", expired), "")
 	}
 	return nil
 }
@@ -357,7 +358,7 @@ func doctorClock(ctx context.Context, db *sql.DB, dialect sqlstore.Dialect, say 
 	off := time.UnixMicro(int64(seconds * 1e6)).Sub(middle).Round(time.Millisecond)
 	if off > time.Second || off < -time.Second {
 		say("warn", fmt.Sprintf("its clock differs from this machine's by %v", off),
-			"leases do not mind; ages in lists are wrong by that: synchronise the clocks")
+			"leases are not affected, but ages in lists are wrong by as much: synchronise the clocks")
 		return nil
 	}
 	say("ok", fmt.Sprintf("its clock differs from this machine's by %v", off), "")
@@ -401,13 +402,14 @@ func doctorPooler(ctx context.Context, url string, say func(level, what, do stri
 	}
 	switch shared = shared || len(clients) > len(conns); {
 	case shared && !named:
-		say("bad", "a pooler shares connections between transactions, and the URL does not say so: prepared statements of two clients meet",
-			"add pooler=transaction to the URL, here and in the service, and leave Config.Prepared out")
+		say("bad",
+			"a pooler shares connections between transactions, but the URL does not say so: prepared statements of two clients collide",
+			"add pooler=transaction to the URL, here and in the service, and do not set Config.Prepared")
 		return mended, nil
 	case shared:
 		say("ok", "a pooler shares connections between transactions, and the URL says so", "")
 	default:
-		say("ok", "no pooler is seen that shares connections between transactions", "")
+		say("ok", "no pooler shares connections between transactions", "")
 	}
 	return url, nil
 }

@@ -1,38 +1,37 @@
-// Command idem looks at the records of idempotent operations in a store, and does what an operator decides about them.
+// Command idem shows the records of idempotent operations in a store. With it an operator can release, settle or forget an operation.
 //
 //	idem -store URL [-service S] [-table T] COMMAND [flags] [argument]
 //
 //	list [-state S] [-user U] [-route R] [-policy P] [-older D] [-limit N | -all] [-from C]
-//	                                        what needs somebody first: abandoned ones, then those that run (Redis has no order)
-//	count                                   how many there are, by state; from 1,000 on a table says 1,000+
-//	show OPERATION [-body]                  all about one, and what is stored of its response
-//	find -user U [-route R] -key K          the operation of a user under a key that the client has chosen, or of a sender of
-//	                                        webhooks under the id of an event
-//	release OPERATION                       let an abandoned one run again, with the next request
+//	                                        list operations: abandoned ones first, then running ones (on Redis in no order)
+//	count                                   count the operations in each state; a table stops at 1,000 and shows 1000+
+//	show OPERATION [-body]                  show everything about one operation, with -body also its stored response
+//	find -user U [-route R] -key K          show the operation of a user and a client's key, or of a webhook sender and an event's id
+//	release OPERATION                       let an abandoned operation run again, with the next request
 //	settle OPERATION -status N [-body FILE] -retain D
-//	                                        give duplicates this answer, with the Content-Type of FILE's extension; for a task
-//	                                        without -status: the value in FILE
+//	                                        give all duplicates this response; FILE's extension sets the Content-Type.
+//	                                        For a task, leave out -status: FILE has its value
 //	forget OPERATION [-running]             remove the record: the next request is a first one
 //	purge                                   remove the expired records of a table
-//	doctor                                  say what is wrong with the store, and what to do
-//	help, version                           this text; the version of the command
+//	doctor                                  check the store, and say what to change
+//	help, version                           print this text; print the command's version
 //
-// A list has 100 operations at most without -limit or -all. With -reveal it ends with a cursor, from which -from goes on; the cursor
-// contains a stored key.
+// An OPERATION is the digest of its key, as in logs, or its id. A list has at most 100 operations unless -limit or -all is set. With
+// -reveal a longer list ends with a cursor, and -from continues there. The cursor contains a stored key.
 //
-// An operation is named by the digest of its key, as in logs, or by its id. Users are in clear; they are found plain, hashed and
-// marked, and shown as digests without -reveal.
+// Pass -user as the service knows the user. A user that is stored as a hash is found, too, unless the hash covers an issuer or a
+// verified caller as well. Without -reveal, users are shown as digests.
 //
-// The store is redis://, rediss://, unix://, postgres://, mysql:// or sqlite:FILE, as for the example programs. Without -service the
-// operations are those of all services. -prefix is for a service that has a core.Config.LegacyPrefix. IDEM_STORE, IDEM_SERVICE, IDEM_PREFIX
-// and IDEM_TABLE stand in for flags. IDEM_SEAL has the keys of a service that has a core.Config.Seal, in the form of core.ParseSeal:
-// without it, what is sealed is not shown, nothing is settled, and no reason is stored. No flag has them, because anybody can list the
-// arguments of a process.
+// -store (or IDEM_STORE) is redis://, rediss://, unix://, postgres://, mysql:// or sqlite:FILE. -service (IDEM_SERVICE) is the service's
+// core.Config.Service; without it the command looks at all services. -prefix (IDEM_PREFIX) is its core.Config.LegacyPrefix, and -table
+// (IDEM_TABLE) the table's name. IDEM_SEAL has the keys of a service with a core.Config.Seal, in the form that core.ParseSeal reads.
+// Without them the command shows nothing that is sealed, settles nothing, and stores no reason. There is no flag for these keys, because
+// other users of a machine can see a process's arguments.
 //
-// A command that changes something says what it would do, and does it with -yes. -reason and -actor (by default the
-// system's user and host) become the remark of the record. -json prints an object a line.
+// A command that changes something only says what it would do, unless -yes is set. -reason and -actor (by default the system's user and
+// host) become the record's remark. -json prints one object per line.
 //
-// The exit status is 0 if it is done, 1 if not, and 2 if the command was not understood.
+// The exit status is 0 on success, 1 on failure or without -yes, and 2 if the command line is wrong.
 package main
 
 import (
@@ -67,13 +66,13 @@ func main() {
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// errUsage is an error of who has typed the command.
+// errUsage is an error in the command line.
 type errUsage struct{ error }
 
 func usage(format string, args ...any) error { return errUsage{fmt.Errorf(format, args...)} }
 
 // errNotYes is returned for a change without -yes.
-var errNotYes = errors.New("nothing was changed: add -yes")
+var errNotYes = errors.New("nothing was changed; add -yes to do it")
 
 // run runs a command, and returns its exit status.
 func run(ctx context.Context, args []string, out, errs io.Writer) int {
@@ -91,7 +90,7 @@ func run(ctx context.Context, args []string, out, errs io.Writer) int {
 	}
 	fmt.Fprintln(errs, "idem:", strings.TrimPrefix(err.Error(), "idem: "))
 	if errors.As(err, new(errUsage)) {
-		fmt.Fprintln(errs, "idem -help says how it is used")
+		fmt.Fprintln(errs, "run idem -help for usage")
 		return 2
 	}
 	return 1
@@ -121,7 +120,7 @@ func (c *command) parse(args []string) error {
 		return err
 	}
 	if len(words) == 0 {
-		return usage("there is no command")
+		return usage("no command is given")
 	}
 	if c.name = words[0]; c.name == "help" {
 		return flag.ErrHelp
@@ -140,21 +139,21 @@ func (c *command) check(words []string) error {
 	case takesOne && len(words) != 1:
 		return usage("%s takes one operation: the digest of its key, as in logs, or its id", c.name)
 	case !takesOne && len(words) > 0:
-		return usage("%s takes no argument, and was given %q", c.name, words[0])
+		return usage("%s takes no argument, but got %q", c.name, words[0])
 	case c.name == "version":
 		return nil
 	case c.store == "":
-		return usage("there is no -store, and IDEM_STORE is not set")
+		return usage("neither -store nor IDEM_STORE is set")
 	case c.state != "" && !slices.Contains(operations.States(), state):
-		return usage("-state is running, abandoned, done or free, and not %q", c.state)
+		return usage("-state must be running, abandoned, done or free, not %q", c.state)
 	case c.limit < 0 || c.older < 0:
-		return usage("-limit and -older are not negative")
+		return usage("-limit and -older must not be negative")
 	case c.name == "find" && c.key == "":
-		return usage("find needs -key, and -user unless it belongs to none")
+		return usage("find needs -key, and -user unless the operation has no user")
 	case c.name == "settle" && c.retain <= 0:
-		return usage("settle needs -retain, for how long the answer is kept, such as 24h")
+		return usage("settle needs -retain, the time for which duplicates get the response, such as 24h")
 	case c.name == "settle" && c.status != 0 && (c.status < 200 || c.status > 999):
-		return usage("-status is from 200 to 999, and not %d", c.status)
+		return usage("-status must be from 200 to 999, not %d", c.status)
 	case takesOne && !names.MatchString(words[0]):
 		return usage("%q is neither the digest of a key (16 hexadecimal digits) nor an operation id (32)", words[0])
 	case takesOne:
@@ -221,7 +220,7 @@ func (c *command) flags(name string, args []string, first bool) (words []string,
 	case "purge":
 		f.BoolVar(&c.yes, "yes", false, "")
 	default:
-		return nil, usage("there is no command %q", name)
+		return nil, usage("unknown command %q", name)
 	}
 	for {
 		switch err := f.Parse(args); {
@@ -367,7 +366,7 @@ func (c *command) missing(ctx context.Context, p *printer, err error) error {
 	case c.service != "":
 		whose = fmt.Sprintf("the service %q", c.service)
 	}
-	fmt.Fprintf(p.errs, "no record of %s is in this store\n", whose)
+	fmt.Fprintf(p.errs, "the store has no record of %s\n", whose)
 	return err
 }
 
@@ -376,10 +375,10 @@ func (c *command) purge(ctx context.Context, out io.Writer) error {
 		Purge(context.Context) (int64, error)
 	})
 	if !ok {
-		return usage("purge is for tables; Redis removes expired records by itself")
+		return usage("purge works on tables only; Redis removes expired records by itself")
 	}
 	if !c.yes {
-		fmt.Fprintln(out, "would remove all records whose time has passed, those of all sources in the table")
+		fmt.Fprintln(out, "would remove all expired records in the table, from every source")
 		return errNotYes
 	}
 	n, err := table.Purge(ctx)

@@ -139,7 +139,7 @@ func TestNight(t *testing.T) {
 				var out, errs bytes.Buffer
 				status := map[bool]int{true: 0, false: 1}[strings.HasPrefix(args, "list") || args == "count"]
 				assert.Equal(t, status, run(t.Context(), strings.Fields(args), &out, &errs), args)
-				assert.Contains(t, errs.String(), `no record of the service "another" is in this store`, args)
+				assert.Contains(t, errs.String(), `the store has no record of the service "another"`, args)
 			}
 			assert.Empty(t, n.idem(0, "list", "-policy", "another"), "the service has others")
 
@@ -182,7 +182,7 @@ func TestNight(t *testing.T) {
 			}
 			assert.Regexp(t, `(?s)abandoned  0\n.*done       2\n`, n.idem(0, "count"))
 			part := n.idem(0, "list", "-limit", "1", "-json") // a program, too, is told that it has not got all
-			assert.Regexp(t, `^{.*}\n… the first 1; -all shows all, and with -reveal there is a cursor for the rest\n$`, part)
+			assert.Regexp(t, `^{.*}\n… the first 1; -all lists all, and -reveal prints a cursor for the rest\n$`, part)
 			cursor := regexp.MustCompile(`-from (\S+)`).FindStringSubmatch(n.idem(0, "list", "-limit", "1", "-reveal"))
 			require.NotNil(t, cursor)
 			rest := n.idem(0, "list", "-from", cursor[1], "-json")
@@ -328,7 +328,7 @@ func TestSealed(t *testing.T) {
 			assert.Contains(t, n.idem(1, "settle", digest, "-status", "204", "-retain", "1m", "-yes"), operations.ErrSealed.Error())
 			assert.Contains(t, n.idem(0, "find", "-user", "alice", "-key", "done", "-body"), "there is no Config.Seal")
 			object := n.idem(0, "find", "-user", "alice", "-key", "done", "-body", "-json")
-			assert.Contains(t, object, `"unopened":"what is stored can't be opened`)
+			assert.Contains(t, object, `"unopened":"the stored data can't be opened`)
 			assert.NotContains(t, object, `"body"`)
 
 			for _, wrong := range []string{
@@ -364,11 +364,11 @@ func TestUsage(t *testing.T) {
 	require.NoError(t, os.WriteFile(empty, nil, 0o600))
 	t.Setenv("IDEM_STORE", "sqlite:"+empty)
 	for args, want := range map[string]string{
-		"":                                     "no command",
-		"dance":                                `no command "dance"`,
+		"":                                     "no command is given",
+		"dance":                                `unknown command "dance"`,
 		"list x":                               "no argument",
 		"list -state open":                     "-state",
-		"list -limit -1":                       "not negative",
+		"list -limit -1":                       "not be negative",
 		"show zz":                              "16 hexadecimal digits",
 		"forget 0123456789abcdefg":             "16 hexadecimal digits",
 		"-store redis://h:port/ list":          "malformed",
@@ -377,14 +377,14 @@ func TestUsage(t *testing.T) {
 		"-store postgres://h/d?port=x list":    "malformed",
 		"-store mysql://h:port/d list":         "malformed",
 		"-store sqlite: list":                  "names no file",
-		"list -older -1h":                      "not negative",
+		"list -older -1h":                      "not be negative",
 		"list -yes":                            "-yes",
 		"show":                                 "takes one operation",
 		"show a b":                             "takes one operation",
 		"find -user u":                         "needs -key",
 		"settle x -status 200":                 "-retain",
 		"settle x -status 100 -retain 1h":      "from 200 to 999",
-		"-store ftp://x list":                  "-store is",
+		"-store ftp://x list":                  "-store must be",
 		"-service a:b list":                    "Config.Service",
 		"-table idem.a.b list":                 "Table",
 		"list -store mysql://nonsense@@%zz/ -": "no argument",
@@ -430,14 +430,14 @@ func TestDoctor(t *testing.T) {
 	assert.Contains(t, said, "maxmemory-policy allkeys-lru")
 	assert.Contains(t, said, "CONFIG SET maxmemory-policy noeviction")
 	assert.Contains(t, said, "appendonly no")
-	assert.Contains(t, said, "runs end by scripts")
+	assert.Contains(t, said, "runs end with scripts")
 	file := filepath.Join(t.TempDir(), "empty.db")
 	for name, tc := range map[string]struct {
 		url  string
 		want []string
 	}{
 		"no replica": {backend.StartRedis(t, "--min-replicas-to-write", "1").URL(), []string{"NOREPLICAS", "lower min-replicas-to-write"}},
-		"a replica":  {backend.StartRedis(t, "--replicaof", "127.0.0.1", "1").URL(), []string{"READONLY", "name the master"}},
+		"a replica":  {backend.StartRedis(t, "--replicaof", "127.0.0.1", "1").URL(), []string{"READONLY", "use the master"}},
 	} {
 		said := (&night{T: t, service: "s", url: tc.url}).idem(1, "doctor")
 		for _, want := range append(tc.want, "bad   a test record: claim: ", "before you restart the service") {
@@ -448,22 +448,22 @@ func TestDoctor(t *testing.T) {
 	assert.Contains(t, n.idem(1, "doctor"), "no such file")
 	require.NoError(t, os.WriteFile(file, nil, 0o600))
 	said = n.idem(1, "doctor")
-	assert.Contains(t, said, "make the table")
+	assert.Contains(t, said, "create or update the table")
 	assert.Contains(t, said, "a test record: claim: ")
 }
 
 // TestDoctorOfServersThatCompare: which commands a server of each version takes.
 func TestDoctorOfServersThatCompare(t *testing.T) {
 	for versions, want := range map[[2]string]string{
-		{"7.2.4", "9.0.0"}: "SET with IFEQ and DELIFEQ", {"7.2.4", "8.1.4"}: "releases take a script", {"7.2.4", "8.0.1"}: "by scripts",
-		{"8.4.0", ""}: "SET with IFEQ and DELEX", {"8.2.1", ""}: "by scripts", {"10.0.0", ""}: "DELEX", {"", ""}: "by scripts",
+		{"7.2.4", "9.0.0"}: "SET IFEQ and DELIFEQ", {"7.2.4", "8.1.4"}: "releases take a script", {"7.2.4", "8.0.1"}: "with scripts",
+		{"8.4.0", ""}: "SET IFEQ and DELEX", {"8.2.1", ""}: "with scripts", {"10.0.0", ""}: "DELEX", {"", ""}: "with scripts",
 	} {
 		assert.Contains(t, way(versions[0], versions[1]), want, versions)
 	}
 	n := &night{T: t, service: "s", url: backend.StartValkey(t).URL()}
 	said := n.idem(0, "doctor")
 	assert.Regexp(t, `: Valkey \d+\.\d+\.\d+, master`, said)
-	assert.Contains(t, said, "it compares by itself")
+	assert.Contains(t, said, "it compares natively")
 }
 
 // TestDoctorBehindAPooler: a pooler that shares connections is seen whether or not anybody has used it before, and the rest of the store is
@@ -486,7 +486,7 @@ func TestDoctorBehindAPooler(t *testing.T) {
 		assert.NotContains(t, said, "bad ")
 	}
 	n.url = server
-	assert.Contains(t, n.idem(0, "doctor"), "no pooler is seen")
+	assert.Contains(t, n.idem(0, "doctor"), "no pooler shares")
 }
 
 // TestPrefix: operations under a prefix of their own are found by it.

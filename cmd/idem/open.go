@@ -61,5 +61,5 @@ func open(ctx context.Context, url, table string, warn func(error)) (records sto
 		}
 		return s, func() { s.Close(); db.Close() }, nil
 	}
-	return nil, nil, usage("-store is redis://, rediss://, unix://, postgres://, mysql:// or sqlite:FILE, and not %q", scheme)
+	return nil, nil, usage("-store must be redis://, rediss://, unix://, postgres://, mysql:// or sqlite:FILE, not %q", scheme)
 }

@@ -96,13 +96,13 @@ func (p *printer) line(op operations.Operation) error {
 	return err
 }
 
-// more says that a list goes on, also to whom a program shows it.
+// more says on standard error, also beside -json, that a list goes on.
 func (p *printer) more(n int, next string) {
-	goesOn := "with -reveal there is a cursor for the rest"
+	goesOn := "-reveal prints a cursor for the rest"
 	if p.reveal { // it contains a stored key
-		goesOn = "-from " + next + " goes on"
+		goesOn = "-from " + next + " continues"
 	}
-	fmt.Fprintf(p.errs, "… the first %d; -all shows all, and %s\n", n, goesOn)
+	fmt.Fprintf(p.errs, "… the first %d; -all lists all, and %s\n", n, goesOn)
 }
 
 func (p *printer) count(c operations.Count) error {

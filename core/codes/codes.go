@@ -1,12 +1,12 @@
-// Package codes has the codes of refusals. A refusal is an answer without a run and without a stored response. Its code says
-// why: on the wire in the field "code" of the body and in the header field Idempotency-Refused, in Go in core.Refusal.Code.
-// docs/problems.md explains each.
+// Package codes has the codes of refusals. A refusal is an answer without a run and without a stored response. Its code says why. On
+// the wire the code is the member "code" of the body and the header field Idempotency-Refused; in Go it is core.Refusal.Code.
+// docs/problems.md explains each code.
 package codes
 
 import "net/http"
 
-// Code is the reason of a refusal. Codes are stable: clients may branch on them. A Code is an error, so that
-// errors.Is(err, codes.KeyReused) tells refusals apart.
+// Code is the reason of a refusal. Codes are stable: clients may branch on them. A Code is an error, so that code can branch on
+// errors.Is(err, codes.KeyReused).
 type Code string
 
 // Error returns the code.
@@ -20,8 +20,7 @@ func (c Code) Status() int {
 	return http.StatusInternalServerError
 }
 
-// Type returns the problem type URI (RFC 9457, section 3.1.1). It is stable, and is the address of a
-// page that explains the code.
+// Type returns the problem type URI (RFC 9457, section 3.1.1). It is stable, and is the address of a page that explains the code.
 func (c Code) Type() string {
 	return "https://github.com/idem-go/idem/blob/main/docs/problems.md#" + string(c)
 }
@@ -37,7 +36,7 @@ const (
 	InProgress        Code = "in_progress"        // 409: the operation is running
 	Duplicate         Code = "duplicate"          // 409: the operation has been done
 	ResultUnavailable Code = "result_unavailable" // 409: done, but its response is not available
-	Uncertain         Code = "uncertain"          // 409: begun, and it is not known whether it was done
+	Uncertain         Code = "uncertain"          // 409: started, and it is not known whether it took effect
 	KeyReused         Code = "key_reused"         // 422: the key belongs to other parameters
 	KeyExpired        Code = "key_expired"        // 410: the result of the operation under the key is no longer kept
 	KeyMissing        Code = "key_missing"        // 400: the request has no key
@@ -45,16 +44,16 @@ const (
 	TokenMissing      Code = "token_missing"      // 400: the request has no one-shot token
 	TokenInvalid      Code = "token_invalid"      // 403: the token is malformed, forged, or issued for another caller or purpose
 	TokenExpired      Code = "token_expired"      // 410: the token is too old for a first use
-	UserMissing       Code = "user_missing"       // 400: the request does not say who sends it
-	BodyUnreadable    Code = "body_unreadable"    // 400: the body could not be read to its end
+	UserMissing       Code = "user_missing"       // 400: the request does not identify its user
+	BodyUnreadable    Code = "body_unreadable"    // 400: the body could not be read completely
 	BodyTooLarge      Code = "body_too_large"     // 413: the body is over the limit
-	BodyConsumed      Code = "body_consumed"      // 500: an outer middleware has read the body
+	BodyConsumed      Code = "body_consumed"      // 500: outer middleware has read the body
 	NotAuthorized     Code = "not_authorized"     // 403: the stored response may not be shown to the caller
 	RateLimited       Code = "rate_limited"       // 429: too many requests; nothing was counted or carried out
 	StoreUnavailable  Code = "store_unavailable"  // 503: the store cannot be reached; the handler did not run
-	ShuttingDown      Code = "shutting_down"      // 503: the service begins no more runs, or has ended this one
+	ShuttingDown      Code = "shutting_down"      // 503: the instance starts no more runs, or has ended this one
 	Unfinished        Code = "unfinished"         // 503: the handler has given up without an answer
-	StoreNotShared    Code = "store_not_shared"   // 500: several processes, and each has a store of its own
+	StoreNotShared    Code = "store_not_shared"   // 500: several processes that do not share a store
 	GuardConflict     Code = "guard_conflict"     // 500: another guard has claimed the same key for this request
 	// 500: the context that a handler has passed on belongs to no run, or to one of another store
 	NoRun Code = "no_run"
@@ -67,7 +66,7 @@ var particulars = map[Code]struct {
 	InProgress: {http.StatusConflict, "Operation in progress",
 		"The same operation is being carried out. Try again later to get its result."},
 	Duplicate:         {http.StatusConflict, "Duplicate operation", "This operation has already been carried out."},
-	ResultUnavailable: {http.StatusConflict, "Result unavailable", "This operation has already been run; its response is not available."},
+	ResultUnavailable: {http.StatusConflict, "Result unavailable", "This operation has already run, but its response is not available."},
 	Uncertain: {http.StatusConflict, "Outcome uncertain",
 		"An earlier attempt at this operation did not finish, and it is not known whether it took effect."},
 	KeyReused: {http.StatusUnprocessableEntity, "Idempotency key reused", "This idempotency key was used with other parameters."},
@@ -79,23 +78,23 @@ var particulars = map[Code]struct {
 	TokenMissing:   {http.StatusBadRequest, "Token missing", "This operation needs a one-shot token."},
 	TokenInvalid:   {http.StatusForbidden, "Token invalid", "The one-shot token was not issued for this caller and this operation."},
 	TokenExpired:   {http.StatusGone, "Token expired", "The one-shot token is too old to be used for the first time. Ask for a new one."},
-	UserMissing:    {http.StatusBadRequest, "User missing", "The request does not say who sends it."},
-	BodyUnreadable: {http.StatusBadRequest, "Body unreadable", "The request body could not be read to its end."},
+	UserMissing:    {http.StatusBadRequest, "User missing", "The request does not identify its user."},
+	BodyUnreadable: {http.StatusBadRequest, "Body unreadable", "The request body could not be read completely."},
 	BodyTooLarge:   {http.StatusRequestEntityTooLarge, "Body too large", "The request body is over the limit."},
 	BodyConsumed: {http.StatusInternalServerError, "Body consumed",
-		"The service has read the request body before it was protected. Nothing was carried out."},
-	NotAuthorized: {http.StatusForbidden, "Not authorized", "The stored result may not be shown to this caller."},
-	RateLimited:   {http.StatusTooManyRequests, "Rate limited", "This has been asked for too often. Try again later."},
+		"The service read the request body before it could check for a duplicate. Nothing was carried out."},
+	NotAuthorized: {http.StatusForbidden, "Not authorized", "This caller may not see the stored result."},
+	RateLimited:   {http.StatusTooManyRequests, "Rate limited", "Too many requests. Try again later."},
 	StoreUnavailable: {http.StatusServiceUnavailable, "Store unavailable",
-		"The operation was not carried out, because it could not be protected against being repeated."},
+		"The operation was not carried out, because the service cannot recognise duplicates at the moment. Try again later."},
 	ShuttingDown: {http.StatusServiceUnavailable, "Shutting down",
-		"The service is shutting down. Try again: another instance will answer."},
+		"This instance of the service is shutting down. Try again: another instance will answer."},
 	Unfinished: {http.StatusServiceUnavailable, "Operation unfinished",
-		"The operation was begun, and given up before it had an answer. Try again."},
+		"The operation was started, but stopped before it had an answer. Try again."},
 	StoreNotShared: {http.StatusInternalServerError, "Store not shared",
-		"The service runs as several processes whose stores know nothing of each other. Nothing was carried out."},
-	GuardConflict: {http.StatusInternalServerError, "Guards in conflict",
+		"The service runs as several processes that do not share a store. Nothing was carried out."},
+	GuardConflict: {http.StatusInternalServerError, "Conflicting guards",
 		"Two policies of the service claim the same operation. Nothing was carried out."},
 	NoRun: {http.StatusInternalServerError, "No run",
-		"The service could not tell to which operation its own call belongs. The call was not carried out."},
+		"The service could not tell which operation its own call belongs to. The call was not carried out."},
 }

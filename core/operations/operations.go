@@ -22,14 +22,14 @@ import (
 
 // Errors of [Of], and of the actions. Those of a store.Inspector are returned, too.
 var (
-	// ErrNoInspector is returned for a store that can't be looked into.
-	ErrNoInspector = errors.New("idem: the store declares no Inspect, so that nobody can look into it")
+	// ErrNoInspector is returned for a store whose records can't be listed.
+	ErrNoInspector = errors.New("idem: the store has no Inspect capability, so its records can't be listed or changed")
 	// ErrNotFound is returned if there is no such operation.
 	ErrNotFound = errors.New("idem: there is no such operation")
 	// ErrRunning is returned by Forget for an operation whose run holds its claim.
-	ErrRunning = errors.New("idem: the operation is running: when it is forgotten, a second run may begin beside the first")
+	ErrRunning = errors.New("idem: the operation is running: if it is forgotten, a second run may begin alongside the first")
 	// ErrToken is returned by Forget for the record of a token: a token that is forgotten can be used once more.
-	ErrToken = errors.New("idem: the record of a token is not forgotten: the token could be used once more")
+	ErrToken = errors.New("idem: the record of a token can't be forgotten: the token could be used once more")
 	// ErrUnsigned is returned for an action without an actor or a reason.
 	ErrUnsigned = errors.New("idem: an action needs an actor and a reason")
 	// ErrSealed is returned by Settle and SettleTask for the operation of a service that seals what it stores, if the engine has no
@@ -46,8 +46,8 @@ type Operations struct {
 
 // Options are the options of [Of].
 type Options struct {
-	// Audit is asked before an action, and an error forbids it: no audit, no change. It may write a log that can't be changed, or ask who
-	// may do what. It is called concurrently. Nil: all actions are allowed.
+	// Audit is called before an action, and an error forbids it. It may write an append-only log, or check permissions. It is called
+	// concurrently. Nil: all actions are allowed.
 	Audit func(ctx context.Context, a Action) error
 }
 
@@ -74,8 +74,8 @@ type Operation struct {
 	User string
 	// Token says that the key is that of a token, and Task that the operation is one of a task, and no request.
 	Token, Task bool
-	// Next is a cursor for what follows in the list that the operation is from, see Query.From. Empty: nothing follows. It
-	// holds the stored key: do not log it.
+	// Next is a cursor for what follows this operation in its list, see Query.From. Empty: nothing follows. It contains the
+	// stored key: do not log it.
 	Next string
 
 	user, clientKey string // those parts of the key, as they are stored; the second is empty if nobody has chosen one
@@ -83,7 +83,7 @@ type Operation struct {
 
 // Query says which operations [Operations.List] returns. The zero Query asks for all.
 type Query struct {
-	// User is their user, in clear, wherever its source is. Empty: any.
+	// User is their user, in the clear, whatever its source is. Empty: any.
 	User string
 	// Route is their method and route, as Operation has it. Empty: any.
 	Route string
@@ -96,8 +96,8 @@ type Query struct {
 	OlderThan time.Duration
 	// Limit is how many are returned at most. Zero: no limit.
 	Limit int
-	// From is the Next of the operation that was last in an earlier list with the same query: the list goes on behind it,
-	// today or tomorrow. Empty: it begins. For text that is no such cursor the error is [store.ErrCursor]. A store without an order
+	// From is the Next of the last operation of an earlier list with the same query: the list continues after it, at any later
+	// time. Empty: the list begins. For any other text the error is [store.ErrCursor]. A store without an order
 	// (Redis) has its records in pages of its own: a caller that breaks off before Limit gets the latest page once more.
 	From string
 }
@@ -179,7 +179,7 @@ func (o *Operations) page(ctx context.Context, q *Query, states []store.State, f
 }
 
 // Lookup returns the operation that text names, with its result: a digest of a key, as in logs, or an operation id. The error is
-// [ErrNotFound] if there is none. The store's keys are gone through for it.
+// [ErrNotFound] if there is none. It scans the store's keys.
 func (o *Operations) Lookup(ctx context.Context, text string) (Operation, error) {
 	text = strings.ToLower(strings.TrimSpace(text))
 	ask := store.Query{Prefix: o.engine.Prefix, Limit: 1000, Match: func(key string) bool { _, ok := o.parse(key); return ok }}
@@ -194,8 +194,8 @@ func (o *Operations) Lookup(ctx context.Context, text string) (Operation, error)
 }
 
 // LookupKey returns the operation of a user under a key that the client has chosen, or that is the id of a signed event, with its
-// result. route is as in Operation, or empty: any. Of several scopes of the key (core.ScopeKey) it is one. The error is
-// [ErrNotFound] if there is none.
+// result. route is as in Operation, or empty: any. If the key exists in several scopes (core.ScopeKey), it returns one of them. The
+// error is [ErrNotFound] if there is none.
 func (o *Operations) LookupKey(ctx context.Context, user, route, key string) (Operation, error) {
 	return o.find(ctx, store.Query{Prefix: o.engine.Prefix, Limit: 1000, Match: func(stored string) bool {
 		op, ok := o.parse(stored)
@@ -289,7 +289,7 @@ func (o *Operations) Counts() bool { return o.engine.Store.Capabilities().ListsO
 // Answer returns the stored response of an operation that Lookup has found; false if there is none.
 func (o *Operations) Answer(op Operation) (adapter.Response, bool) { return o.engine.Decode(op.Result) }
 
-// By is who does something, and why. Both are required.
+// By says who acts, and why. Both are required.
 type By struct{ Actor, Reason string }
 
 // Action is what an operator does.
@@ -306,14 +306,14 @@ func (o *Operations) Release(ctx context.Context, op Operation, by By) error {
 	return o.do(ctx, Action{"release", op, by}, store.Change{To: store.Free}, nil)
 }
 
-// Settle finishes an abandoned or free operation with an answer that every duplicate gets, for so long as retention says. Its status
-// must be a final one, from 200 to 999, and its header and body such as can be sent: no line breaks in a field, no body with 204, 205
-// and 304. A task has no response: settle it with SettleTask. The record of a token is kept for no less
-// than it would have been, so that the token can't be used once more.
+// Settle finishes an abandoned or free operation with an answer that every duplicate gets, for the time of retention. The status must be
+// final, from 200 to 999, and the answer must be sendable: no line breaks in a header field, no body with 204, 205 and 304. A task has no
+// response: settle it with SettleTask. The record of a token is kept at least as long as without this, so that the token can't be used
+// once more.
 func (o *Operations) Settle(ctx context.Context, op Operation, answer *adapter.Response, retention time.Duration, by By) error {
 	var fault error
 	if op.Task {
-		fault = errors.New("idem: a task has a value, and no response")
+		fault = errors.New("idem: a task has a value, not a response")
 	} else {
 		fault = unsendable(answer)
 	}
@@ -331,10 +331,10 @@ func (o *Operations) Settle(ctx context.Context, op Operation, answer *adapter.R
 func unsendable(answer *adapter.Response) error {
 	switch {
 	case answer == nil || answer.Status < 200 || answer.Status > 999:
-		return errors.New("idem: an answer has a status from 200 to 999")
+		return errors.New("idem: the status must be from 200 to 999")
 	case len(answer.Body) > 0 &&
 		slices.Contains([]int{http.StatusNoContent, http.StatusResetContent, http.StatusNotModified}, answer.Status):
-		return fmt.Errorf("idem: an answer with the status %d has no body", answer.Status)
+		return fmt.Errorf("idem: a response with status %d can't have a body", answer.Status)
 	}
 	for _, f := range answer.Header {
 		noToken := func(r rune) bool { return r <= ' ' || r >= 0x7f || strings.ContainsRune(`"(),/:;<=>?@[\]{}`, r) }
@@ -351,7 +351,7 @@ func unsendable(answer *adapter.Response) error {
 func (o *Operations) SettleTask(ctx context.Context, op Operation, value []byte, retention time.Duration, by By) error {
 	var fault error
 	if !op.Task {
-		fault = errors.New("idem: a request has an answer with a status, and no value")
+		fault = errors.New("idem: a request has a response with a status, not a value")
 	}
 	return o.do(ctx, Action{"settle", op, by},
 		store.Change{To: store.Done, Result: o.engine.EncodeValue(value), Retention: retention}, fault)

@@ -119,7 +119,7 @@ func TestExpired(t *testing.T) {
 	assert.Equal(t, http.StatusGone, status)
 	op = look()
 	assert.True(t, op.Expired)
-	assert.Equal(t, "Done, and its result is no longer kept: requests with its key are refused for 23 h, whatever their parameters.",
+	assert.Equal(t, "Done, and its result is no longer kept. Requests with its key are refused for 23 h, whatever their parameters.",
 		op.Explain())
 	_, answered := s.ops.Answer(op)
 	assert.False(t, answered)

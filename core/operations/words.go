@@ -15,14 +15,14 @@ func (op *Operation) Explain() string {
 	left := Span(op.Remaining)
 	switch op.State {
 	case store.Running:
-		return "Running: its lease is valid for " + left + ", and is renewed as long as its process lives."
+		return "Running: its lease is valid for " + left + ", and is renewed while its process lives."
 	case store.Abandoned:
-		return "Abandoned: a run began and never finished. Whether it took effect is not known here. It is remembered for " + left + "."
+		return "Abandoned: a run began and never finished. idem cannot tell whether it took effect. The record is kept for " + left + "."
 	case store.Free:
-		return "Free: the next request runs. It is remembered for " + left + "."
+		return "Free: the next request runs. The record is kept for " + left + "."
 	}
 	if op.Expired {
-		return "Done, and its result is no longer kept: requests with its key are refused for " + left + ", whatever their parameters."
+		return "Done, and its result is no longer kept. Requests with its key are refused for " + left + ", whatever their parameters."
 	}
 	return "Done: duplicates get its result for " + left + "."
 }

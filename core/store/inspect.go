@@ -28,9 +28,9 @@ type Inspector interface {
 	// declares ListsOldest.
 	List(ctx context.Context, q Query, cursor string) (page []Record, next string, err error)
 
-	// Change makes c of the record under key, in one step, if the record still has the ID, the attempt and the state of
-	// expected. Else it changes nothing and returns [ErrMovedOn]; [ErrNoRecord] if there is no record. A c that the state
-	// of expected does not allow is an error, and changes nothing.
+	// Change applies c to the record under key, in one step, if the record still has the ID, the attempt and the state of expected.
+	// Otherwise it changes nothing and returns [ErrMovedOn], or [ErrNoRecord] if there is no record. A c that the state of expected
+	// does not allow is an error, and changes nothing.
 	Change(ctx context.Context, key string, expected Record, c Change) error
 }
 
@@ -50,11 +50,11 @@ type Record struct {
 	// Size is how many bytes the result has, as it is kept. Result is the result itself, from Lookup only.
 	Size   int
 	Result []byte
-	// Unopened says why Lookup has found a result that is not here. Only a store that encrypts what another one keeps sets it.
+	// Unopened says why the result that Lookup has found is not here. Only a store that encrypts what another one keeps sets it.
 	Unopened error
 }
 
-// About is what a record tells people of an operation. The store keeps it, and does not interpret it but for the ID.
+// About describes an operation for people who look at its record. The store keeps it, and interprets only the ID.
 type About struct {
 	// ID identifies the operation. In a [Claim] it is that of the operation which the claim begins, if it begins one: a
 	// claim that takes over goes on with the record's. Zero: nothing identifies it, as for nonces.
@@ -74,16 +74,16 @@ type Query struct {
 	Policy string
 	// ID is their ID; zero: any.
 	ID ID
-	// Match, unless it is nil, says of a key whether its record is wanted. It is called before more is read of
-	// the record than its key, and must not call the store.
+	// Match, unless it is nil, reports whether the record of a key is wanted. It is called before the store reads more of the
+	// record than its key, and must not call the store.
 	Match func(key string) bool
 	// Limit is how many records a page has. Zero: 100. More than 1000 are 1000.
 	Limit int
-	// Brief says that only the Key and the State of the records are looked at: a store may leave the rest zero.
+	// Brief says that only the Key and the State of the records are used: a store may leave the rest zero.
 	Brief bool
 }
 
-// Change is what an operator makes of a record.
+// Change describes what an operator makes of a record.
 type Change struct {
 	// To is what becomes of the record:
 	//
@@ -105,16 +105,16 @@ var (
 	// ErrNoRecord is returned if there is no record under the key.
 	ErrNoRecord = errors.New("idem: there is no record under this key")
 	// ErrCursor is returned by List for text that is no cursor of such a list.
-	ErrCursor = errors.New("idem: this is no cursor of such a list")
+	ErrCursor = errors.New("idem: this is not a cursor of this list")
 	// ErrMovedOn is returned by Change if the record is no longer the one that was expected. Nothing was changed.
 	ErrMovedOn = errors.New("idem: the record has moved on: another run, or another operator, has changed it")
 )
 
 const maxNote = 255
 
-var errNote = fmt.Errorf("idem: what a record tells people is at most %d bytes of UTF-8, without NUL", maxNote)
+var errNote = fmt.Errorf("idem: the texts of a record (policy, creator, remark) have at most %d bytes of UTF-8, without NUL", maxNote)
 
-// Note makes text fit the texts of an [About]: what is no UTF-8, and NUL, is replaced, and the end is cut off.
+// Note makes text fit the texts of an [About]: it replaces invalid UTF-8 and NUL, and cuts off the end.
 func Note(text string) string {
 	text = strings.ReplaceAll(strings.ToValidUTF8(text, "\ufffd"), "\x00", "\ufffd")
 	return strings.ToValidUTF8(text[:min(len(text), maxNote)], "")

@@ -21,8 +21,8 @@ import (
 //   - Keys are exact: two keys are one only if their bytes are equal.
 //   - Bytes are copied at the boundary. The store keeps nothing that it was handed
 //     and hands out nothing that it keeps. (Strings are immutable and need no copy.)
-//   - A store that is full returns [ErrFull]; it never drops a record that is
-//     still standing. Records whose time has passed make room first.
+//   - A store that is full returns [ErrFull]; it never drops a record that has
+//     not expired. Expired records make room first.
 //   - Acquire returns an error and changes nothing if [Claim.Validate] refuses the claim.
 //   - A call whose context has already ended returns the context's error and changes
 //     nothing.
@@ -110,8 +110,8 @@ type Store interface {
 	Capabilities() Capabilities
 }
 
-// Capabilities are what a store can do beyond its five calls. The zero Capabilities are none. Later versions may have more
-// fields: a store that does not name them lacks them.
+// Capabilities are what a store can do beyond its five calls. The zero Capabilities are none. Later versions may have more fields:
+// a store that does not set them lacks them.
 //
 // A type that embeds a store passes its capabilities on. To leave one out, it changes what the store has declared:
 //
@@ -121,31 +121,36 @@ type Store interface {
 //		return c
 //	}
 //
-// A type that calls the store with other keys has to change Watch, Checkpoint, Fail and Outlive, too. One whose calls leave the
+// A type that calls the store with other keys must change Watch, Checkpoint, Fail and Outlive, too. A type whose calls leave the
 // process is not Local.
 type Capabilities struct {
-	// Watch tells a waiter that a record has changed. It returns a channel that is closed when the record under key has
-	// been completed, released, abandoned by [Store.Abandon] or taken over. It may also be closed at any time without a
-	// reason: look again after it. It is not closed when a lease or a retention passes; waiters keep a timer for that. If
-	// there is no running record under key, the channel is closed already.
+	// Watch tells a waiter that a record has changed. It returns a channel that is closed when the record under key has been
+	// completed, released, abandoned by [Store.Abandon] or taken over. It may also be closed at any time without a reason, so the
+	// waiter must look again. It is not closed when a lease or a retention passes; waiters keep a timer for that. If there is no
+	// running record under key, the channel is already closed.
 	//
-	// stop ends the watch and frees its resources. It may be called more than once, and after the channel is closed. It
-	// is nil only if err is not.
+	// stop ends the watch and frees its resources. It may be called more than once, and after the channel is closed. It is nil only
+	// if err is not.
 	//
 	// The engine polls a store without a Watch, with growing, jittered pauses.
 	Watch func(ctx context.Context, key string) (changed <-chan struct{}, stop func(), err error)
 
-	// Recall returns what Acquire returns if there is a finished record under key, and the [Claim.Raw] of the claim under
-	// which it ran. Else ok is false. No record is changed. key belongs to the caller, who changes it after the call.
+	// Recall returns what Acquire returns if there is a finished record under key, and the [Claim.Raw] of the claim under which it
+	// ran. Otherwise ok is false. No record is changed. key belongs to the caller, who changes it after the call.
 	//
-	// It is for stores in the memory of the process: they can look at a finished record before its fingerprint is
-	// derived, which takes longer than the rest of a replay. The engine then derives none for a retry with the same bytes.
+	// It is for stores in the memory of the process. They can look at a finished record before its fingerprint is derived, which
+	// takes longer than the rest of a replay. The engine then derives none for a retry with the same bytes.
 	Recall func(key []byte) (grant Grant, raw uint64, ok bool)
 
-	// Checkpoint makes steps, of up to 256 KiB, what the record under key tells of the finished steps of its operation, in place of what
-	// it has told so far. The next run of the operation gets them ([Grant].Steps). It returns [ErrLost] and changes nothing unless
-	// the record is running and owner's; as for Renew, the lease may have passed. [ErrFull]: there is no room, and nothing was
-	// changed. To call it again with the same steps changes nothing.
+	// Checkpoint stores steps, of up to 256 KiB, as the finished steps of the operation of the record under key, and replaces those
+	// stored before. The next run of the operation gets them ([Grant].Steps). Checkpoint returns [ErrLost] and changes nothing
+	// unless the record is running and owner's; as for Renew, the lease may have passed. [ErrFull]: there is no room, and nothing
+	// was changed.
+	//
+	// The first 8 bytes of steps are the checkpoint's number, big-endian. It is higher than those of all earlier checkpoints of the
+	// operation. If these bytes are not greater than the first 8 bytes of the steps in the record, Checkpoint changes nothing and
+	// returns nil: the store may carry out a call that has failed for its caller after a newer one. (Steps in the record may have no
+	// number, and be shorter. Any number is greater.)
 	Checkpoint func(ctx context.Context, key string, owner Owner, steps []byte) error
 
 	// Fail ends owner's running record for a run that has failed. It returns [ErrLost] as Release does. If goesOn is set, the record
@@ -157,14 +162,14 @@ type Capabilities struct {
 	// what it does by Release.) A store has both Checkpoint and Fail, or neither.
 	Fail func(ctx context.Context, key string, owner Owner, goesOn bool) error
 
-	// Outlive is Complete with a result that the record outlives: result is kept for retention from now, and from then on the key is
-	// known for so much longer without it. Both must be more than zero. The store hands out nothing of the result once its retention has
-	// passed; it may remove it later than that, when the key is claimed or the store is cleaned up, but not later than the record.
+	// Outlive is Complete with a result that the record outlives: result is kept for retention from now, and after that the key is
+	// remembered without it for known. Both must be greater than zero. The store hands out nothing of the result once its retention
+	// has passed. It may remove it later, when the key is claimed or the store is cleaned up, but not later than the record.
 	Outlive func(ctx context.Context, key string, owner Owner, result []byte, retention, known time.Duration) error
 
-	// RecallFor is the store for whose Acquire Recall stands in. The engine recalls only if it is the engine's own store:
-	// a type that embeds this one may do more in an Acquire of its own (count, encrypt, fail), and is asked
-	// for everything. If it may be recalled past, it sets RecallFor to itself.
+	// RecallFor is the store whose Acquire Recall replaces. The engine recalls only if that is the engine's own store: a type that
+	// embeds this one may do more in an Acquire of its own (count, encrypt, fail), and sees every call. If Recall may bypass its
+	// Acquire, it sets RecallFor to itself.
 	RecallFor Store
 
 	// Inspect looks at the records and changes them for an operator.
@@ -173,8 +178,8 @@ type Capabilities struct {
 	// ListsOldest says that a list of running or abandoned records has those begun first at its head, see [Inspector].List.
 	ListsOldest bool
 
-	// Capacity is how many records of up to 512 bytes, with their keys, a store of bounded size holds. Zero means
-	// that it has no bound, or does not know it.
+	// Capacity is how many records of up to 512 bytes, with their keys, a store of bounded size holds. Zero means that it has no
+	// bound, or does not know it.
 	Capacity int
 
 	// InProcess says that only this process can reach the records. The engine then needs no name of the service, takes

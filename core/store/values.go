@@ -31,7 +31,7 @@ type Claim struct {
 	// Secret is the name of the secret from which the run derives keys, of up to 64 bytes of text; may be empty. An operation that goes on
 	// keeps the first that was named.
 	Secret string
-	// About is what the record tells people.
+	// About describes the operation for people who look at its record.
 	About
 	// Lease is how long the claim is valid without renewal. It must be more than zero.
 	Lease time.Duration
@@ -42,8 +42,8 @@ type Claim struct {
 	Retention time.Duration
 	// Takeover allows the claim to take over an abandoned record.
 	Takeover bool
-	// Attempt, if not zero, allows the takeover of the abandoned record with this attempt
-	// number only: a decision about one run must not take over another. Zero means any.
+	// Attempt, if not zero, allows only the takeover of the abandoned record with this attempt number: a decision about one run
+	// must not take over another. Zero means any.
 	Attempt uint64
 }
 
@@ -70,7 +70,7 @@ func (c Claim) Validate() error {
 
 // Grant is a [Store]'s answer to a [Claim].
 type Grant struct {
-	// State says whether the claim was made, and else which record is there.
+	// State says whether the claim was made, and otherwise which record is there.
 	State State
 	// Attempt counts the runs of the operation from 1. It is one higher at each
 	// claim of an abandoned or free record and serves as a fencing token. It is the
@@ -87,14 +87,15 @@ type Grant struct {
 	// State is Acquired. Steps belongs to the caller; none are empty or nil.
 	Secret string
 	Steps  []byte
-	// Fingerprint is that of the record that is there. It is empty if State is Acquired.
+	// Fingerprint is the fingerprint of the record that is there. It is empty if State is Acquired.
 	Fingerprint string
-	// Remark is that of the record that is there, if the store can be looked into. It is empty if State is Acquired.
+	// Remark is the remark of the record that is there, if the store can be looked into. It is empty if State is Acquired.
 	Remark string
 	// Result is the stored result if State is Done. It belongs to the caller. It is
 	// empty if the result was empty or nil; stores need not tell the two apart.
 	Result []byte
-	// Unopened says why Result or Steps is not here although the record has it. Only a store that encrypts what another one keeps sets it.
+	// Unopened says why Result or Steps is missing although the record has it. Only a store that encrypts what another one keeps
+	// sets it.
 	Unopened error
 	// Remaining is how long the lease (State Running) or the retention (State Done
 	// and Abandoned) is still valid, by the store's clock. If Expired is set, it is how long the key is still known.

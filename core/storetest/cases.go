@@ -176,7 +176,7 @@ var ofCalls = []testCase{
 					}
 				}
 				if s.can.Checkpoint != nil {
-					err1, err2 := s.can.Checkpoint(ctx, "k", c.Owner, []byte("steps")), s.can.Fail(ctx, "k", c.Owner, true)
+					err1, err2 := s.can.Checkpoint(ctx, "k", c.Owner, numbered(firstNumber, "steps")), s.can.Fail(ctx, "k", c.Owner, true)
 					if !errors.Is(err1, want) || !errors.Is(err2, want) {
 						s.Errorf("Checkpoint and Fail with an ended context: %v, %v, want %v", err1, err2, want)
 					}
@@ -542,7 +542,7 @@ var ofCalls = []testCase{
 					s.look(key, store.Abandoned, 1)
 					s.look(key, store.Abandoned, 1)
 					if s.can.Checkpoint != nil {
-						s.checkpoint(key, c.Owner, []byte("late"))
+						s.checkpoint(key, c.Owner, numbered(firstNumber, "late"))
 					}
 					if renewed {
 						s.renew(key, c.Owner, long)

@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"bytes"
+	"encoding/binary"
 	"fmt"
 	"time"
 
@@ -16,11 +17,12 @@ var checkpoints = []testCase{
 			"Checkpoint only; and the operation was begun when it was",
 		needs: needCheckpoint,
 		run: func(s *env) {
-			every := make([]byte, 256<<10) // the limit, and bytes of all kinds
+			every := make([]byte, 256<<10-8) // the limit, and bytes of all kinds
 			for i := range every {
 				every[i] = byte(i * 7)
 			}
-			for i, steps := range [][]byte{[]byte("one"), {0}, nil, every} {
+			for i, told := range []string{"one", "\x00", "", string(every)} {
+				steps := numbered(firstNumber+1, told)
 				leaving := map[string]func(key string, owner store.Owner){
 					"lapses": nil, "Abandon": s.abandon, "Fail": func(key string, owner store.Owner) { s.fail(key, owner, true) },
 				}
@@ -40,7 +42,7 @@ var checkpoints = []testCase{
 						s.Fatalf("a first run gets steps: %.40q", g.Steps)
 					}
 					begun := s.begun(key)
-					s.checkpoint(key, c.Owner, []byte("of an earlier Checkpoint, and longer"))
+					s.checkpoint(key, c.Owner, numbered(firstNumber, "of an earlier Checkpoint, and longer"))
 					mine := bytes.Clone(steps)
 					s.checkpoint(key, c.Owner, mine)
 					s.checkpoint(key, c.Owner, mine)
@@ -70,6 +72,37 @@ var checkpoints = []testCase{
 		},
 	},
 	{
+		name: "a checkpoint that comes late changes nothing",
+		why: "one that has failed for its caller may be carried out after newer ones: what has finished since must not run again; and " +
+			"the run goes on, so that it is no error",
+		needs: needCheckpoint,
+		run: func(s *env) {
+			// All that numbers can be taken for: signed, of 32 or 53 bits, text in some language, ended by a NUL.
+			numbers := []uint64{firstNumber, firstNumber + 1, firstNumber + 0x7f, firstNumber + 0x80, firstNumber + 0x100,
+				firstNumber + 0x7fff_ffff, firstNumber + 1<<31, firstNumber + 1<<32, 'Z' << 56, 'a' << 56, 1<<63 - 1, 1 << 63, 1<<64 - 1}
+			for i, number := range numbers {
+				key, c, steps := fmt.Sprintf("%x", number), telling(standing(), "p"), numbered(number, "newer")
+				earlier := [][]byte{{1, 1, 'a', 0}} // without a number
+				if i > 0 {
+					earlier = append(earlier, numbered(numbers[i-1], "of an earlier Checkpoint, and longer"))
+				}
+				s.begin(key, c)
+				for _, steps := range earlier {
+					s.checkpoint(key, c.Owner, steps)
+				}
+				s.checkpoint(key, c.Owner, steps)
+				for _, late := range append(earlier, numbered(number, "of the same number")) {
+					s.checkpoint(key, c.Owner, late)
+				}
+				s.renew(key, c.Owner, long)
+				s.fail(key, c.Owner, true)
+				if g := s.acquire(key, telling(standing(), "p")); !bytes.Equal(g.Steps, steps) {
+					s.Fatalf("the checkpoints %.60q, then %q, and late ones: the next run gets %q", earlier, steps, g.Steps)
+				}
+			}
+		},
+	},
+	{
 		name: "steps end with their operation",
 		why: "the next operation must run all its steps: after a result, an operator's answer, a run that is forgotten, other " +
 			"parameters, and without an id by which to tell operations apart",
@@ -89,7 +122,7 @@ var checkpoints = []testCase{
 				c := telling(standing(), "p")
 				c.Retention = short // after the lease
 				s.begin(name, c)
-				s.checkpoint(name, c.Owner, []byte("steps"))
+				s.checkpoint(name, c.Owner, numbered(firstNumber, "steps"))
 				end(name, c)
 				s.beginsAnew(name, telling(standing(), "p"), 1, false)
 			}
@@ -104,11 +137,11 @@ var checkpoints = []testCase{
 				} {
 					key, c := "later, "+kept+name, telling(standing(), "p")
 					s.begin(key, c)
-					s.checkpoint(key, c.Owner, []byte("steps"))
+					s.checkpoint(key, c.Owner, numbered(firstNumber, "steps"))
 					leave(key, c.Owner)
 					c = telling(taking(), "p")
 					s.acquire(key, c)
-					s.checkpoint(key, c.Owner, []byte("more steps"))
+					s.checkpoint(key, c.Owner, numbered(firstNumber+1, "more steps"))
 					end(key, c.Owner)
 					next := telling(standing(), "p")
 					s.beginsAnew(key, next, 3, true)
@@ -120,7 +153,7 @@ var checkpoints = []testCase{
 			for _, goesOn := range []bool{false, true} {
 				key, c := fmt.Sprint("other parameters", goesOn), telling(standing(), "p")
 				s.begin(key, c)
-				s.checkpoint(key, c.Owner, []byte("steps"))
+				s.checkpoint(key, c.Owner, numbered(firstNumber, "steps"))
 				s.fail(key, c.Owner, true)
 				next := telling(standing(), "p")
 				next.Fingerprint = "of another operation"
@@ -137,7 +170,7 @@ var checkpoints = []testCase{
 
 			c := lapsing() // which has no ID
 			s.begin("no id", c)
-			s.checkpoint("no id", c.Owner, []byte("steps"))
+			s.checkpoint("no id", c.Owner, numbered(firstNumber, "steps"))
 			s.pass(short)
 			c = telling(taking(), "p")
 			s.beginsAnew("no id", c, 2, false)
@@ -147,7 +180,7 @@ var checkpoints = []testCase{
 			if s.can.Inspect != nil {
 				c := telling(standing(), "p")
 				s.begin("settled", c)
-				s.checkpoint("settled", c.Owner, []byte("steps"))
+				s.checkpoint("settled", c.Owner, numbered(firstNumber, "steps"))
 				s.abandon("settled", c.Owner)
 				s.change("settled", s.lookup("settled", store.Abandoned, 1),
 					store.Change{To: store.Done, Result: []byte("answer"), Retention: long})
@@ -261,7 +294,7 @@ var checkpoints = []testCase{
 				s.abandon(key, c.Owner)
 				want := max(first, "s0")
 				c = claim(key, named(taking(), "s0"), want)
-				s.checkpoint(key, c.Owner, []byte("steps"))
+				s.checkpoint(key, c.Owner, numbered(firstNumber, "steps"))
 				s.fail(key, c.Owner, true)
 				c = claim(key, named(taking(), "s3"), want)
 				s.complete(key, c.Owner, nil, 0)
@@ -283,12 +316,20 @@ var checkpoints = []testCase{
 				key, c := fmt.Sprint(goesOn), telling(standing(), "p")
 				s.begin(key, c)
 				changed, _ := s.watch(key)
-				s.checkpoint(key, c.Owner, []byte("steps"))
+				s.checkpoint(key, c.Owner, numbered(firstNumber, "steps"))
 				s.fail(key, c.Owner, goesOn)
 				s.woken(changed, "Fail")
 			}
 		},
 	},
+}
+
+// firstNumber is the number of a checkpoint as an engine makes it.
+const firstNumber = 7<<56 + 1
+
+// numbered returns the steps of a checkpoint.
+func numbered(number uint64, steps string) []byte {
+	return append(binary.BigEndian.AppendUint64(nil, number), steps...)
 }
 
 func (s *env) checkpoint(key string, owner store.Owner, steps []byte) {

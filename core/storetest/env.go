@@ -195,7 +195,7 @@ func (s *env) powerless(key string, owner store.Owner) {
 	var capable []made
 	if s.can.Checkpoint != nil {
 		capable = []made{
-			{"Checkpoint", s.can.Checkpoint(s.Context(), key, owner, []byte("stale"))},
+			{"Checkpoint", s.can.Checkpoint(s.Context(), key, owner, numbered(firstNumber, "stale"))},
 			{"Fail", s.can.Fail(s.Context(), key, owner, true)},
 			{"Fail of what does not go on", s.can.Fail(s.Context(), key, owner, false)},
 		}

@@ -131,7 +131,9 @@ func (c call) after(r keyState) keyState {
 	case c.method == "Renew":
 		r.lease = leaseOf(c.lease)
 	case c.method == "Checkpoint":
-		r.steps = c.result
+		if c.result[:min(8, len(c.result))] > r.steps[:min(8, len(r.steps))] { // else it comes late
+			r.steps = c.result
+		}
 	case c.method == "Complete" && c.retention > 0, c.method == "Change":
 		r.done, r.result, r.fleeting, r.steps = true, c.result, c.retention <= briefly, ""
 	case r.attempt == 1 && c.method != "Abandon" && !c.goesOn:
@@ -532,7 +534,7 @@ func (sc *concurrentRun) draw() (key string, c call, number int, ok bool) {
 		if c.method = "Checkpoint"; rand.IntN(3) == 0 {
 			c.method, c.goesOn = "Fail", rand.IntN(4) > 0
 		} else {
-			c.result = fmt.Sprint("steps ", sc.begun)
+			c.result = fmt.Sprintf("%08d steps %d", max(0, sc.begun-rand.IntN(2)*rand.IntN(10)), sc.begun)
 		}
 	case dice < 68:
 		c.method = "Renew"

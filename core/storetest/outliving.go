@@ -43,7 +43,7 @@ var outliving = []testCase{
 					key := fmt.Sprint(i, " ", name)
 					c, attempt := claim(key)
 					if s.can.Checkpoint != nil {
-						s.checkpoint(key, c.Owner, []byte("steps"))
+						s.checkpoint(key, c.Owner, numbered(firstNumber, "steps"))
 					}
 					s.outlive(key, c.Owner, result, 2*short, long)
 					s.powerless(key, c.Owner)

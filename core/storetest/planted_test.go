@@ -743,7 +743,17 @@ var faults = []struct {
 	{"loses steps", "the next run of an operation gets its steps", plant{after: func(v *visit) { v.grant.Steps = nil }}},
 	{"adds steps to those before", "the next run of an operation gets its steps", plant{before: func(v *visit) {
 		if v.method == "Checkpoint" && v.r != nil {
-			v.result = append([]byte(v.r.steps), v.result...)
+			v.result = append(bytes.Clone(v.result), v.r.steps...)
+		}
+	}}},
+	{"carries out late checkpoints", "a checkpoint that comes late changes nothing", plant{before: func(v *visit) {
+		if v.method == "Checkpoint" && v.r != nil && v.r.owner == v.claim.Owner {
+			v.r.steps = ""
+		}
+	}}},
+	{"takes the longer checkpoint for the newer one", "a checkpoint that comes late changes nothing", plant{after: func(v *visit) {
+		if v.method == "Checkpoint" && v.err == nil && len(v.result) > len(v.was.steps) {
+			v.r.steps = string(v.result)
 		}
 	}}},
 	{"hands old steps to a new operation", "steps end with their operation", plant{after: func(v *visit) {

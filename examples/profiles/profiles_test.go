@@ -197,7 +197,8 @@ var rows = []struct {
 			c.post(uuid, `{"status":400}`).replays(first)
 			c.engine.Fail(idemtest.Acquire) // "Fail closed (reject request with 503)"
 			c.post(uuid, `{"n":2}`).refuses(503, `{"code":"store_unavailable",`+
-				`"content":"The operation was not carried out, because it could not be protected against being repeated."}`)
+				`"content":"The operation was not carried out, because the service cannot recognise duplicates at the moment. `+
+				`Try again later."}`)
 		},
 		adcp: func(c *client) {
 			ask := func(answer string) reply {

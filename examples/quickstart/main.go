@@ -13,7 +13,7 @@ import (
 )
 
 func main() {
-	// The user is the one that the outer authentication has found.
+	// The user is the one that the authentication below has found.
 	engine := core.MustNew(core.Config{
 		User:    ginidem.UserFromContext(gin.AuthUserKey),
 		Observe: core.LogEvents(slog.Default(), slog.LevelInfo),

@@ -20,8 +20,9 @@ import (
 // Open opens a store for as long as tb runs. config is for rediss://.
 type Open func(tb testing.TB, url string, config *tls.Config) *redisstore.Store
 
-// Stores tests the store that open opens, on each kind of server.
-func Stores(t *testing.T, open Open) {
+// Stores tests the store that open opens, on each kind of server. With -short it tests a client that is not the default one on one server
+// and on a cluster: what else differs between servers, the default client has.
+func Stores(t *testing.T, open Open, isDefault bool) {
 	plain := func(tb testing.TB, url string) *redisstore.Store { return open(tb, url, nil) }
 	run := func(name string, server func(t *testing.T) (url string, config *tls.Config)) {
 		t.Run(name, func(t *testing.T) {
@@ -35,11 +36,14 @@ func Stores(t *testing.T, open Open) {
 		t.Parallel()
 		storetest.Run(t, Instances(t, backend.Redis(t), plain), storetest.Features{Faulty: Faulty(backend.StartRedis, plain)})
 	})
+	run("cluster", func(t *testing.T) (string, *tls.Config) { return backend.StartRedisCluster(t).URL(), nil })
+	if testing.Short() && !isDefault {
+		return
+	}
 	t.Run("one that compares", func(t *testing.T) {
 		t.Parallel()
 		storetest.Run(t, Instances(t, backend.StartValkey(t).URL(), plain), storetest.Features{Faulty: Faulty(backend.StartValkey, plain)})
 	})
-	run("cluster", func(t *testing.T) (string, *tls.Config) { return backend.StartRedisCluster(t).URL(), nil })
 	run("Sentinel", func(t *testing.T) (string, *tls.Config) { return backend.StartRedisSentinel(t).URL(), nil })
 	if testing.Short() {
 		return

@@ -499,7 +499,7 @@ func TestCheck(t *testing.T) {
 		report, err := r.check.check()
 		fault, _ := errors.AsType[*core.ConfigError](err)
 		require.NotNil(r, fault)
-		require.Contains(r, err.Error(), "none is no tool")
+		require.Contains(r, err.Error(), "none is not a tool")
 		require.Equal(r, &mcpkit.Report{Passing: []string{"await", "counts", "open", "read"},
 			Optional: []string{"broken", "fail", "gate", "upsert"}, Required: []string{"pay"}, Arguments: []string{"order"},
 			Undecided: []string{"broken", "fail", "upsert"}}, report)

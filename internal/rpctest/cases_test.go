@@ -489,7 +489,7 @@ func TestPassing(t *testing.T) {
 		require.Equal(r, []string{order, read, watch}, passing)
 		require.ErrorContains(r, err, "idem.Config.Methods: "+watch+" is a stream")
 		require.ErrorContains(r, err, read+" is declared to have no side effects")
-		require.ErrorContains(r, err, "/idem.test.Shop/Odrer is no method")
+		require.ErrorContains(r, err, "/idem.test.Shop/Odrer is not a method")
 		require.Equal(r, "KEY_MISSING", r.call(r.Context(), pay, new(pb.ErrorInfo), metadata.Pairs("x-user", "ann")).reason(r.T))
 		require.NoError(r, r.call(r.Context(), order, new(pb.ErrorInfo), nil).err)
 	})

@@ -1,5 +1,5 @@
-// Package jwk makes keys of JWK Sets (RFC 7517): [ParseSet] of one that you have, and a [Source] of those that partners publish on
-// the web:
+// Package jwk makes keys for package sign from JWK Sets (RFC 7517). [ParseSet] reads a set that you have. A [Source] fetches the sets
+// that partners publish on the web:
 //
 //	source := jwk.NewSource(func(url string) bool { return partners[url] })
 //	…

@@ -49,7 +49,7 @@ type jwk struct {
 // broken keys. Such a key with an adcp_use and a kid, or one that does not also say use "sig" and key_ops "verify", is returned
 // without algorithm and purpose: it verifies nothing, and rfc9421.AdCP can tell it from an unknown key
 // ([sign.ReasonWrongPurpose]). A profile of UCP is such a set, also one of 2026-04-08 or before, whose keys are called
-// signing_keys. It returns an error if data is no JWK Set, or has more than 64 keys.
+// signing_keys. It returns an error if data is not a JWK Set, or has more than 64 keys.
 func ParseSet(data []byte, owner string) ([]*sign.Key, error) {
 	var members struct {
 		Keys        []json.RawMessage `json:"keys"`
@@ -60,7 +60,7 @@ func ParseSet(data []byte, owner string) ([]*sign.Key, error) {
 		members.Keys = members.SigningKeys
 	}
 	if err != nil || members.Keys == nil {
-		return nil, &sign.ConfigError{Field: "data", Problem: "is no JWK Set"}
+		return nil, &sign.ConfigError{Field: "data", Problem: "is not a JWK Set"}
 	}
 	if len(members.Keys) > maxKeys {
 		return nil, &sign.ConfigError{Field: "data", Problem: "is a JWK Set of too many keys"}

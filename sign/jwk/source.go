@@ -44,32 +44,32 @@ const (
 	maxHostFetches = 4
 )
 
-// Source is a [sign.KeyStore] whose keys are published on the web, each set of them (RFC 7517, section 5) at a URL of its owner.
-// Build one with [NewSource]. It is safe for concurrent use.
+// Source is a [sign.KeyStore] for keys on the web. Each URL has one set of keys (RFC 7517, section 5), published by the owner of
+// the URL. Build a Source with [NewSource]. It is safe for concurrent use.
 //
-// A key is looked up by URL and id together: of the keys at the URL that the message names ([sign.Signature].KeyURL), those whose
-// kid or [sign.Key.Thumbprint] is the id. So nobody signs for a URL with a key that another URL publishes. The owner of the key is
-// the URL.
+// A key is looked up by URL and id together: among the keys at the URL that the message names ([sign.Signature].KeyURL), those
+// whose kid or [sign.Key.Thumbprint] is the id. Therefore nobody can sign for a URL with a key that another URL publishes. The
+// owner of the key is the URL.
 //
-// Whoever sends a message chooses the URL, before anything is verified. So:
+// The sender of a message chooses the URL before anything is verified. Therefore these limits apply:
 //
-//   - Only https, and only what allow accepts; other URLs have no keys ([sign.ReasonUnknownKey]). A URL has one spelling: at most 128
-//     characters, without user, query, fragment, dot segments and percent-escapes. Host and port are normalised: capitals, the default
-//     port, leading zeros, addresses of IPv6.
-//   - Connections go to public addresses only, and to the address that was checked, however often a name changes it. No proxy of
-//     the environment is used.
+//   - Only https URLs that allow accepts have keys; for others the error is [sign.ReasonUnknownKey]. A URL has one spelling: at
+//     most 128 characters, without user, query, fragment, dot segments and percent-escapes. Host and port are normalised:
+//     capitals, the default port, leading zeros, IPv6 addresses.
+//   - Connections go only to public addresses, and only to the address that was checked, however often a name changes its address.
+//     Proxies from the environment are not used.
 //   - Only the answer 200 counts. Redirects are not followed.
-//   - A fetch takes at most 5 s and 256 KiB, uncompressed. A set has at most 64 keys. One fetch runs for a URL, 4 for a host, and
-//     16 for all. URLs whose keys are known have places of their own, as many.
-//   - 256 URLs are remembered. One that has no keys gives way first, then one of the host that has most, then the one that nobody
-//     has named for longest.
-//   - A URL is asked at most once in a minute, whatever ids messages name, whether it answers or not, and whether it is remembered.
+//   - A fetch takes at most 5 s and 256 KiB, uncompressed. A set has at most 64 keys. At most one fetch runs for a URL, 4 for a
+//     host, and 16 in total. URLs whose keys are known have a separate limit of the same size.
+//   - 256 URLs are remembered. To make room, the Source first drops a URL without keys, then one of the host with the most URLs,
+//     then the one that has not been named for longest.
+//   - A URL is asked at most once a minute, whatever ids messages name, and whether or not it answers or is remembered.
 //
-// Keys are fetched again after 4 minutes, while messages are answered from what is known, and after 5 minutes before the message is
-// answered, unless the URL did not answer last time. An id that is not among them is a reason to fetch sooner, within the minute's
-// bound. A key that is no longer published is refused from the next fetch on. While a URL does not answer, its keys are used for
-// an hour at most. If there are none, the message is refused with 503 store_unavailable, without saying why; the fetch goes on,
-// and serves the next message. Keys that specifications publish for tests, with their private parts, are left out.
+// Keys that are older than 4 minutes are fetched again in the background. Keys that are older than 5 minutes are fetched before
+// the message is answered, unless the URL did not answer last time. An unknown id leads to an earlier fetch, within the limit of
+// one a minute. A key that is no longer published is refused from the next fetch on. While a URL does not answer, its keys are
+// used for at most an hour. If there are none, the message is refused with 503 store_unavailable, without a reason; the fetch goes
+// on, and its result serves the next message. Keys that specifications publish for tests, with their private parts, are left out.
 type Source struct {
 	allow  func(url string) bool
 	client *http.Client
@@ -100,12 +100,12 @@ type keySet struct {
 	fetching chan struct{} // is closed when the fetch that is running has ended; nil: none is
 }
 
-// NewSource returns a source of the keys at URLs that allow accepts. allow gets a URL in its normalised form, and must be quick
-// and safe for concurrent use: it may look into a list of partners, or accept every URL if anybody may sign. The directory of an
-// origin in Web Bot Auth is https://<host>/.well-known/http-message-signatures-directory. Nil accepts none.
+// NewSource returns a source of the keys at URLs that allow accepts. allow gets a URL in its normalised form. It must be quick,
+// and safe for concurrent use. It may look the URL up in a list of partners, or accept every URL if anyone may sign. Nil accepts
+// none. In Web Bot Auth, the directory of an origin is https://<host>/.well-known/http-message-signatures-directory.
 //
-// It is [sign.Config].Keys for schemes whose messages say where their key is (rfc9421.WebBotAuth, rfc9421.UCP). For others see
-// [Source.At].
+// Use the Source as [sign.Config].Keys for schemes whose messages name the URL of their key (rfc9421.WebBotAuth, rfc9421.UCP). For
+// other schemes see [Source.At].
 func NewSource(allow func(url string) bool) *Source {
 	s := &Source{allow: allow, public: isPublic, now: time.Now}
 	s.sets, s.forgotten, s.running = make(map[string]*keySet), make(map[string]time.Time), make(map[fetchPlace]int)

@@ -15,7 +15,7 @@ import (
 // checkAdCP refuses hosts that have no canonical form (AdCP, URL canonicalization, steps 2 and 3), and several media types.
 func checkAdCP(m *sign.Message, p parameters) error {
 	if canonicalHost(m.Authority()) == "" || strings.Contains(m.Host, "%") { // a zone, which a client does not send
-		return sign.Errorf(sign.ReasonBadTarget, "%q is no host in AdCP", m.Host)
+		return sign.Errorf(sign.ReasonBadTarget, "%q is not a host in AdCP", m.Host)
 	}
 	if value, _ := m.Field(contentType.Canonical); slices.Contains(p.components, contentType.Lower) && value != "" {
 		if _, _, err := mime.ParseMediaType(value); err != nil {
@@ -205,7 +205,7 @@ func checkNames(m *sign.Message) error {
 		switch {
 		case top != nil && top.name && isText:
 			if top.names[text] {
-				return sign.Errorf(sign.ReasonBadBody, "an object in the body has two members of one name")
+				return sign.Errorf(sign.ReasonBadBody, "an object in the body has two members with the same name")
 			}
 			top.names[text], top.name = true, false
 			continue

@@ -93,14 +93,14 @@ func locateMember(m *sign.Message, p parameters, label string, counts func(https
 	key := label
 	if !whole && !slices.Contains(keys, label) {
 		if len(keys) != 1 {
-			return "", sign.Errorf(sign.CodeMalformed, "%d members of %s are covered that count, and none is that of %s",
+			return "", sign.Errorf(sign.CodeMalformed, "%d usable members of %s are covered, and none of them has the label %s",
 				len(keys), agentField.Canonical, label)
 		}
 		key = keys[0]
 	}
 	text, ok := values[key].Value.(string)
 	if !ok {
-		return "", sign.Errorf(sign.CodeMalformed, "%s has no string %s that counts", agentField.Canonical, key)
+		return "", sign.Errorf(sign.CodeMalformed, "%s has no usable string %s", agentField.Canonical, key)
 	}
 	u, err := url.Parse(text)
 	if err != nil || u.Scheme != "https" || u.Host == "" {

@@ -95,7 +95,7 @@ func (s *profile) parseSignature(value, label string, sig *sign.Signature) error
 			return err
 		}
 		if found != label {
-			return sign.Errorf(sign.CodeMalformed, "Signature-Input is about %s, and Signature about %s", label, found)
+			return sign.Errorf(sign.CodeMalformed, "Signature-Input has the label %s, but Signature has %s", label, found)
 		}
 		// Base64 must have its only form, without white space.
 		if b, ok = decode(nil, text); !ok || !strings.Contains(value, text) {

@@ -17,67 +17,71 @@ import (
 //		Keys: jwk.NewSource(allow), Scheme: scheme, GuardedByKey: true, Observe: sign.LogEvents(slog.Default(), slog.LevelInfo),
 //	})
 //
-// Covered are "@method", "@authority" and "@path"; "@query" if there is one; ucp-agent, signature-agent, idempotency-key and
-// content-encoding if they are present; and with a body, content-digest and content-type. The key is looked up by keyid in the
-// profile that UCP-Agent names (jwk.Source); a [sign.Ring] finds it by its id alone. Keys are ECDSA P-256, Ed25519 or RSA.
+// A signature covers "@method", "@authority" and "@path", and "@query" if there is a query. It covers ucp-agent, signature-agent,
+// idempotency-key and content-encoding if they are present, and content-digest and content-type if there is a body. A jwk.Source
+// looks the key up by keyid in the profile that UCP-Agent names; a [sign.Ring] finds it by its id alone. Keys are ECDSA P-256,
+// Ed25519 or RSA.
 //
-// There is no nonce: what stops a replay is the Idempotency-Key. Methods other than GET, HEAD, OPTIONS, TRACE and QUERY are refused
-// without one that is signed, and [sign.Config].GuardedByKey must say that guards require it. created is optional. A message
+// There is no nonce: the Idempotency-Key stops replays. Methods other than GET, HEAD, OPTIONS, TRACE and QUERY are refused without
+// a signed Idempotency-Key, and [sign.Config].GuardedByKey must state that guards require it. created is optional. A message
 // without it never expires, so it can be replayed once the guard has forgotten its key. If created is present, the verifier's
-// window counts. Clients of this package send it.
+// window applies. Clients of this package send it.
 //
-// A message may have up to 4 signatures: one good one is enough, unless [Config].Label names it.
+// A message may have up to 4 signatures. One valid signature is enough, unless [Config].Label names the one to use.
 //
-// [sign.Verified].EventID is the Idempotency-Key as sent, or of a safe method without one, a digest of what is signed. A message
-// may also be one of Web Bot Auth (tag "web-bot-auth"); then its created, expires and keyid are as there.
+// [sign.Verified].EventID is the Idempotency-Key as sent. For a safe method without one, it is a digest of what is signed. A
+// message may also be one of Web Bot Auth (tag "web-bot-auth"). The rules of that profile then apply to created, expires and
+// keyid.
 func UCP() Config { return Config{HTTPS: true, rules: ucp} }
 
-// WebBotAuth returns the profile of Web Bot Auth as the working group of the IETF has it (draft-ietf-webbotauth-httpsig-protocol, the
-// text of October 2026 for -01), by which crawlers and agents say who they are. Covered is "@authority" or "@target-uri", and
-// "signature-agent";key="…", whose member is the URL of the JWK Set with the keys (jwk.Source). Members with parameters are
-// ignored. A member that is an origin, without a path, means the origin's directory
-// (/.well-known/http-message-signatures-directory), as in earlier drafts. So does a Signature-Agent that is a string and covered as a
-// whole. created, expires and the tag "web-bot-auth" must be present, and keyid must be [sign.Key.Thumbprint]. There are no shared
-// secrets. Of several signatures one good one is enough, unless [Config].Label names it.
+// WebBotAuth returns the profile of Web Bot Auth as the IETF working group defines it (draft-ietf-webbotauth-httpsig-protocol, the
+// text of October 2026 for -01). Crawlers and agents use it to identify themselves.
 //
-// The draft lets a signature cover no more than that, so it says who sends a request, and nothing about it: whoever sees the
-// message can send others with its signature to the same host until it has left the verifier's window. This package accepts that
-// for GET, HEAD, OPTIONS, TRACE and QUERY without a body, also without a nonce. Other methods must cover "@method", "@path" and
-// "@query", if there is one (or "@target-uri"), and have a nonce; a body needs content-digest.
+// A signature covers "@authority" or "@target-uri", and "signature-agent";key="…". That member is the URL of the JWK Set with the
+// keys (jwk.Source). Members with parameters are ignored. A member that is an origin, without a path, means the origin's directory
+// (/.well-known/http-message-signatures-directory), as in earlier drafts. So does a Signature-Agent that is a string and covered
+// as a whole. created, expires and the tag "web-bot-auth" must be present, and keyid must be [sign.Key.Thumbprint]. There are no
+// shared secrets. If there are several signatures, one valid signature is enough, unless [Config].Label names the one to use.
+//
+// The draft lets a signature cover no more than that. It then shows who sends a request, and nothing about the request: anyone who
+// sees the message can send others with its signature to the same host until the message has left the verifier's window. This
+// package accepts that for GET, HEAD, OPTIONS, TRACE and QUERY without a body, even without a nonce. Other methods must cover
+// "@method", "@path" and, if there is a query, "@query" (or "@target-uri"), and must have a nonce. A body needs content-digest.
 func WebBotAuth() Config { return Config{HTTPS: true, Tag: tagWebBotAuth, rules: webBotAuth} }
 
-// WebBotAuthMeunier is [WebBotAuth] as of draft-meunier-webbotauth-httpsig-protocol-02, in which the parameter type of a member says
-// what it is: directory or jwks_uri, not cimd. Without one it is what it is in WebBotAuth.
+// WebBotAuthMeunier is [WebBotAuth] by draft-meunier-webbotauth-httpsig-protocol-02. There, the parameter type of a member says
+// what the member is: directory or jwks_uri, but not cimd. A member without a type is the same as in WebBotAuth.
 func WebBotAuthMeunier() Config {
 	return Config{HTTPS: true, Tag: tagWebBotAuth, rules: webBotAuthMeunier}
 }
 
-// AdCP returns the profile of requests in AdCP 3.2 (https://adcontextprotocol.org, Security, Signed Requests). Covered are "@method",
-// "@target-uri", "@authority" and, with a body, content-type and content-digest. created, expires (at most 300 s later), nonce (16 bytes or
-// more in base64url), keyid, alg and tag must be present. The window is 60 s ahead and, as expires allows, up to 360 s behind. Only the
-// signature sig1 is looked at. Keys are Ed25519 or ECDSA P-256 and have the purpose "request-signing" ([sign.KeyConfig]).
+// AdCP returns the profile of requests in AdCP 3.2 (https://adcontextprotocol.org, Security, Signed Requests). A signature covers
+// "@method", "@target-uri", "@authority" and, with a body, content-type and content-digest. created, expires (at most 300 s
+// later), nonce (16 bytes or more in base64url), keyid, alg and tag must be present. The window is 60 s ahead and, as expires
+// allows, up to 360 s behind. Only the signature sig1 is used. Keys are Ed25519 or ECDSA P-256 and have the purpose
+// "request-signing" ([sign.KeyConfig]).
 //
-// "@target-uri" and "@authority" are signed in the protocol's canonical form: dot segments are removed from the path, and %41 is A.
-// The handler gets the path as sent. A body that is not JSON, or has an object with two members of one name, is refused
-// ([sign.CodeMalformed]), after its nonce was used up.
+// "@target-uri" and "@authority" are signed in the protocol's canonical form: dot segments are removed from the path, and %41 is
+// A. The handler gets the path as sent. A body that is not JSON, or that has an object with two members of the same name, is
+// refused ([sign.CodeMalformed]) after its nonce was used up.
 //
-// A refused message is answered 401 with the protocol's code, WWW-Authenticate: Signature error="request_signature_required" and so on;
-// see [sign.Reason]. A key that is not for signatures, or contradicts itself, is told from an unknown one if it comes from
-// jwk.ParseSet or jwk.Source. An owner whose quota of nonces is used up is refused before the signature is checked.
+// A refused message gets 401 with the protocol's code, WWW-Authenticate: Signature error="request_signature_required" and so on;
+// see [sign.Reason]. A key that is not for signatures, or that contradicts itself, is distinguished from an unknown key if it
+// comes from jwk.ParseSet or jwk.Source. An owner whose quota of nonces is used up is refused before the signature is checked.
 //
-// Messages name no URL. Find the partner's keys by jwk.Source.At.
+// Messages name no URL. Use jwk.Source.At to find a partner's keys.
 func AdCP() Config {
 	return Config{HTTPS: true, Label: defaultLabel, Tag: tagAdCPRequest, rules: adcp}
 }
 
-// AdCP31 is [AdCP] as of AdCP 3.0 and 3.1, which write Signature in base64url without padding. Content-Digest is accepted in either form,
-// and written in base64, as in the vectors of 3.1.19. A 3.2 endpoint must not accept this. A body needs content-digest
-// (covers_content_digest "required"), but see [Config].UnsignedBody.
+// AdCP31 is [AdCP] for AdCP 3.0 and 3.1, which write Signature in base64url without padding. Content-Digest is accepted in either
+// form, and written in base64, as in the vectors of 3.1.19. A 3.2 endpoint must not accept this profile. A body needs
+// content-digest (covers_content_digest "required"); for exceptions see [Config].UnsignedBody.
 func AdCP31() Config {
 	return Config{HTTPS: true, Label: defaultLabel, Tag: tagAdCPRequest, rules: adcp31}
 }
 
-// AdCPWebhooks returns the profile of webhooks in AdCP 3. It is [AdCP] with a tag of its own, and Signature in base64url without
+// AdCPWebhooks returns the profile of webhooks in AdCP 3. It is [AdCP] with its own tag, and with Signature in base64url without
 // padding. Keys may also have the purpose "webhook-signing".
 func AdCPWebhooks() Config {
 	return Config{HTTPS: true, Label: defaultLabel, Tag: "adcp/webhook-signing/v1", rules: adcpWebhooks}

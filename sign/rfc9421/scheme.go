@@ -14,29 +14,28 @@ import (
 	"github.com/idem-go/idem/sign/internal/redact"
 )
 
-// Config configures [New]. The zero Config is the profile that the package comment describes; [UCP], [WebBotAuth], [WebBotAuthMeunier],
-// [AdCP], [AdCP31] and [AdCPWebhooks] return those of published protocols. Client and verifier need the same options, except HTTPS.
+// Config configures [New]. The zero Config is the profile that the package comment describes. [UCP], [WebBotAuth], [WebBotAuthMeunier],
+// [AdCP], [AdCP31] and [AdCPWebhooks] return the Configs of published protocols. Client and verifier need the same options, except HTTPS.
 type Config struct {
-	// Label is the signature's name in Signature-Input and Signature. If it is set, the verifier uses the signature of that
-	// label, and ignores others (of proxies, say) in the same line. Empty: the client uses "sig1", and the verifier accepts
-	// any label, but refuses a message with several signatures, unless the profile says that one good one is enough.
+	// Label is the signature's name in Signature-Input and Signature. If it is set, the verifier uses the signature with that label, and
+	// ignores others in the same line (for example those of proxies). Empty: the client uses "sig1". The verifier then accepts any
+	// label, but refuses a message with several signatures, unless the profile says that one valid signature is enough.
 	Label string
 
-	// Tag names the application for which a signature is made (RFC 9421, section 2.3). A message must have this tag.
+	// Tag names the application that a signature is made for (RFC 9421, section 2.3). A message must have this tag.
 	// Empty: the client sends no tag, and the verifier refuses a message with one.
 	Tag string
 
-	// HTTPS makes the verifier assume https, for a process behind a proxy that ends TLS. It affects @scheme, @target-uri,
-	// and the default port that @authority leaves out. Clients do not need it, because they know the URL.
+	// HTTPS makes the verifier assume https, for a process behind a proxy that terminates TLS. It affects @scheme, @target-uri, and
+	// the default port that @authority omits. Clients do not need it, because they know the URL.
 	HTTPS bool
 
-	// Cover are the names of header fields that must be covered if they are present, besides Idempotency-Key, Content-Type,
-	// Content-Encoding and Content-Digest. List the fields that a guard or a handler reads, such as the one that names the
-	// user.
+	// Cover are the names of header fields that must be covered if they are present, in addition to Idempotency-Key, Content-Type,
+	// Content-Encoding and Content-Digest. List the fields that a guard or a handler reads, such as the one that names the user.
 	Cover []string
 
 	// UnsignedContentType accepts messages whose Content-Type is present and not covered, for clients that do not cover it.
-	// Whoever relays such a message can have its body read as another type. Clients of this package cover it anyway.
+	// Anyone who relays such a message can have its body read as another type. Clients of this package cover it anyway.
 	UnsignedContentType bool
 
 	// Require are the names of header fields that must be present and covered, or of derived components that must be
@@ -44,7 +43,7 @@ type Config struct {
 	Require []string
 
 	// UnsignedBody accepts messages with a body and without a Content-Digest. It is for [AdCP31] only, on an endpoint whose
-	// covers_content_digest is "either": whoever relays such a message can send another body with it, once.
+	// covers_content_digest is "either". Anyone who relays such a message can send another body with it, once.
 	UnsignedBody bool
 
 	rules *rules // of one of the published profiles; nil: of this package's
@@ -99,10 +98,10 @@ func New(o Config) (sign.Scheme, error) {
 		refuse("UnsignedBody", "is for AdCP31 only")
 	}
 	if o.Label != "" && !isKey(o.Label) {
-		refuse("Label", "%q is no label: a-z or *, then a-z 0-9 _ - . *", o.Label)
+		refuse("Label", "%q is not a label: a-z or *, then a-z 0-9 _ - . *", o.Label)
 	}
 	if !isPrintable(o.Tag) {
-		refuse("Tag", "%q has other characters than printable ASCII", o.Tag)
+		refuse("Tag", "%q has characters other than printable ASCII", o.Tag)
 	}
 	for _, name := range o.Cover {
 		if !canCover(strings.ToLower(name)) {
@@ -351,7 +350,7 @@ func (s *profile) Check(m *sign.Message, sig *sign.Signature, key *sign.Key) err
 		}
 	}
 	if sig.Algorithm != "" && sig.Algorithm != string(key.Algorithm()) {
-		return sign.Errorf(sign.ReasonWrongAlgorithm, "the message says %q, and the key is for %s", sig.Algorithm, key.Algorithm())
+		return sign.Errorf(sign.ReasonWrongAlgorithm, "the message says %q, but the key is for %s", sig.Algorithm, key.Algorithm())
 	}
 	if !s.rules.uses(key.Algorithm()) {
 		return sign.Errorf(sign.ReasonWrongAlgorithm, "the profile does not use %s", key.Algorithm())

@@ -1,6 +1,5 @@
-// Package signtest is for tests of signers and verifiers: [RunScheme] is the suite that defines a scheme, and
-// [NewVerifier] and [NewRequest] are for a handler behind a verifier. The suite that attacks a verifier where an
-// adapter mounts it is core/adaptertest.
+// Package signtest helps you test signers and verifiers. [RunScheme] is the suite that every scheme must pass. [NewVerifier] and
+// [NewRequest] are for tests of a handler inside a verifier. The suite that attacks a verifier in an adapter is in core/adaptertest.
 package signtest
 
 import (
@@ -12,7 +11,7 @@ import (
 	"github.com/idem-go/idem/sign"
 )
 
-// Keys for tests of your own: the two that [NewVerifier] knows, and one of Demo's id with another secret.
+// Keys for your tests. [NewVerifier] knows Demo and Bob. Forger has Demo's id, but another secret.
 var (
 	Demo   = newKey("demo", "0123456789abcdef0123456789abcdef")
 	Bob    = newKey("bob", "bob's secret, known to the tests")

@@ -24,7 +24,7 @@ func (l *params) addPairs(text string) error {
 			value, err = url.QueryUnescape(value)
 		}
 		if err != nil {
-			return sign.Errorf(sign.CodeMalformed, "an escape in a query or a form is wrong")
+			return sign.Errorf(sign.CodeMalformed, "a query or a form has a bad escape")
 		}
 		if err := l.add(name, value); err != nil {
 			return err

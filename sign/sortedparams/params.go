@@ -134,7 +134,7 @@ func (l *params) checkLikeness(o *Config) error {
 	slices.SortStableFunc(names, func(a, b alike) int { return strings.Compare(a.likeness, b.likeness) })
 	for i, a := range names {
 		if i > 0 && a.likeness == names[i-1].likeness && a.name != names[i-1].name {
-			return sign.Errorf(sign.CodeMalformed, "the parameters %q and %q are one to some decoders", names[i-1].name, a.name)
+			return sign.Errorf(sign.CodeMalformed, "some decoders treat the parameters %q and %q as one", names[i-1].name, a.name)
 		}
 	}
 	for _, a := range names {
@@ -144,7 +144,7 @@ func (l *params) checkLikeness(o *Config) error {
 		}
 		i, ok := slices.BinarySearchFunc(names, likeness(base), func(a alike, like string) int { return strings.Compare(a.likeness, like) })
 		if ok && names[i].name != a.name {
-			return sign.Errorf(sign.CodeMalformed, "the parameter %q is a part of %q to some decoders", a.name, names[i].name)
+			return sign.Errorf(sign.CodeMalformed, "some decoders treat the parameter %q as a part of %q", a.name, names[i].name)
 		}
 	}
 	return nil
@@ -227,7 +227,7 @@ func bodyPlace(m *sign.Message, places Place) (Place, error) {
 		return 0, sign.Errorf(sign.ReasonUncovered, "a body of the type %q is not signed", kind)
 	}
 	if charset := attributes["charset"]; charset != "" && !strings.EqualFold(charset, "utf-8") && !strings.EqualFold(charset, "utf8") {
-		return 0, sign.Errorf(sign.CodeMalformed, "the charset is %q; utf-8 is allowed", charset)
+		return 0, sign.Errorf(sign.CodeMalformed, "the charset is %q; only utf-8 is allowed", charset)
 	}
 	return place, nil
 }

@@ -22,7 +22,7 @@ import (
 	"github.com/idem-go/idem/sign/internal/redact"
 )
 
-// Place is a part of a message that may hold parameters. Join several by |.
+// Place is a part of a message that may hold parameters. Combine several with |.
 type Place uint8
 
 // The places.
@@ -41,12 +41,12 @@ const fromAnywhere = FromQuery | FromForm | FromJSON
 //		Places: sortedparams.FromForm, LowerCase: true, InsecureMD5: true, InsecureBareSecret: true,
 //	}
 type Config struct {
-	// KeyID, Timestamp, Nonce and Sign are the parameter names of key id, timestamp, nonce and signature. They consist of
-	// letters, digits, _, - and full stops. Empty: key_id, timestamp, nonce, sign.
+	// KeyID, Timestamp, Nonce and Sign are the parameter names of key id, timestamp, nonce and signature. They may contain letters,
+	// digits, _, - and full stops. Empty: key_id, timestamp, nonce, sign.
 	KeyID, Timestamp, Nonce, Sign string
 
-	// InParams means that these four are among the parameters of the message. False: they are in header fields, and the
-	// first three are signed as parameters of the names above.
+	// InParams means that these four are among the parameters of the message. False: they are in header fields, and the first three
+	// are signed as parameters with the names above.
 	InParams bool
 
 	// KeyIDHeader, TimestampHeader, NonceHeader and SignHeader are the names of the header fields.
@@ -66,8 +66,8 @@ type Config struct {
 	// needs a Location. Empty: seconds since 1970, digits only.
 	TimeLayout string
 
-	// Location is the time zone of TimeLayout. Most gateways use time.FixedZone("CST", 8*60*60). In a zone with summer
-	// time, messages of one hour in autumn count as an hour older.
+	// Location is the time zone of TimeLayout. Most gateways use time.FixedZone("CST", 8*60*60). In a zone with daylight saving time,
+	// messages of one hour in autumn count as an hour older.
 	Location *time.Location
 
 	// Places are where parameters may be. A message with a query or a body that is not among them is refused
@@ -75,22 +75,22 @@ type Config struct {
 	// Zero: anywhere.
 	Places Place
 
-	// Bind adds parts of the message that are no parameters to the signing string. Clients must do the same.
+	// Bind adds parts of the message that are not parameters to the signing string. Clients must do the same.
 	Bind Binding
 
-	// InsecureMD5 signs with MD5 instead of HMAC-SHA256, for gateways that support nothing else: Jeepay, XunhuPay. Insecure: anybody can
-	// make two messages with the same MD5, and because the secret comes last, a signature of one is valid for the other. Use a key either
-	// with MD5 or with HMAC-SHA256. It is an error under FIPS 140.
+	// InsecureMD5 signs with MD5 instead of HMAC-SHA256, for gateways that support nothing else: Jeepay, XunhuPay. Insecure: anyone can
+	// make two messages with the same MD5, and because the secret comes last, a signature of one is valid for the other. Do not use the
+	// same key with MD5 and with HMAC-SHA256. InsecureMD5 is an error under FIPS 140.
 	InsecureMD5 bool
 
 	// InsecureBareSecret puts the secret right after the last value, without "&key=", for gateways that support nothing
-	// else: XunhuPay. Insecure: the end of the last value cannot be determined. With InsecureMD5, whoever knows a secret that is the
-	// end of another one can sign with the other one, if the last value of the message ends with the rest of it.
+	// else: XunhuPay. Insecure: the end of the last value cannot be determined. With InsecureMD5, anyone who knows a secret that is the
+	// end of another secret can sign with the other one, if the last value of the message ends with the rest of it.
 	// SecretName must be empty, and no parameter name is reserved for the secret.
 	InsecureBareSecret bool
 }
 
-// Binding holds the names of parameters for parts of the message that are no parameters. They are signed like the others, and no
+// Binding has parameter names for parts of the message that are not parameters. These parts are signed like parameters, and no
 // parameter of the message may have such a name. An empty name means that the part is not signed.
 type Binding struct {
 	// Method, Path and Host name the method as sent, the path as sent, and the host in lower case, with the port if
@@ -156,7 +156,7 @@ func New(o Config) (sign.Scheme, error) {
 	header("NonceHeader", &o.NonceHeader, "X-Nonce")
 	header("SignHeader", &o.SignHeader, "X-Sign")
 
-	errorIf(o.TimeLayout != "" && o.Milliseconds, "Milliseconds", "is set beside TimeLayout")
+	errorIf(o.TimeLayout != "" && o.Milliseconds, "Milliseconds", "is set, but TimeLayout is set as well")
 	errorIf(o.TimeLayout != "" && o.Location == nil, "Location", "is not set, but TimeLayout is")
 	errorIf(o.Places&^fromAnywhere != 0, "Places", "has unknown places")
 	errorIf(o.InsecureMD5 && fips140.Enabled(), "InsecureMD5", "MD5 is not allowed under FIPS 140")

@@ -48,13 +48,14 @@ func newSender(s sender, keyID string) sign.Scheme {
 //
 //	Stripe-Signature: t=1492774577,v1=5257a869…,v1=…,v0=…
 //
-// The signature is the HMAC-SHA256 of "<t>.<body>" in hexadecimal. While the secret is being changed there are several
-// v1; one good signature is enough, and one that is none is ignored beside others. Other versions are ignored, too. Capitals and
-// blanks after a comma are accepted. [sign.Verified].EventID is the id in the body, or the body's digest if
-// it has none. Stripe allows timestamps to be 5 minutes off: set [sign.Config].Window. It delivers an event for three days, each time
-// with a new timestamp. The body may differ (pending_webhooks), which core.SignedEvent does not look at.
+// The signature is the HMAC-SHA256 of "<t>.<body>" in hexadecimal. While the secret is being changed there are several v1. One
+// valid signature is enough, and malformed ones next to it are ignored. So are other versions. Capitals, and blanks after a comma,
+// are accepted. [sign.Verified].EventID is the id in the body, or the body's digest if it has none.
 //
-// Messages name no key. The verifier uses the keys of the id keyID. Empty: "webhooks".
+// Stripe allows timestamps to be 5 minutes off: set [sign.Config].Window. It delivers an event for three days, each time with a
+// new timestamp. The body may differ (pending_webhooks); core.SignedEvent ignores that.
+//
+// Messages name no key. The verifier uses the keys whose id is keyID. Empty: "webhooks".
 func Stripe(keyID string) sign.Scheme {
 	return newSender(sender{
 		name: "stripe", signature: "Stripe-Signature", version: "v1", list: true,
@@ -66,10 +67,10 @@ func Stripe(keyID string) sign.Scheme {
 //
 //	Merchant-Signature: t=1709123456,v1=e3b0c442…
 //
-// It is [Stripe]'s under another name. The body has no event id, so [sign.Verified].EventID is a
-// digest of it. The protocol recommends to allow 5 minutes: set [sign.Config].Window.
+// It is the scheme of [Stripe] under another name. The body has no event id, so [sign.Verified].EventID is a digest of the body.
+// The protocol recommends allowing 5 minutes: set [sign.Config].Window.
 //
-// Messages name no key. The verifier uses the keys of the id keyID. Empty: "webhooks".
+// Messages name no key. The verifier uses the keys whose id is keyID. Empty: "webhooks".
 func ACP(keyID string) sign.Scheme {
 	return newSender(sender{
 		name: "acp", signature: "Merchant-Signature", version: "v1", list: true,
@@ -82,11 +83,11 @@ func ACP(keyID string) sign.Scheme {
 //	X-Slack-Request-Timestamp: 1531420618
 //	X-Slack-Signature: v0=a2114d57…
 //
-// The signature is the HMAC-SHA256 of "v0:<timestamp>:<body>" in lower-case hexadecimal. [sign.Verified].EventID is the event_id in a
-// JSON body, and a digest of the body of a form (commands, interactions). Slack allows timestamps to be 5 minutes off: set
+// The signature is the HMAC-SHA256 of "v0:<timestamp>:<body>" in lower-case hexadecimal. [sign.Verified].EventID is the event_id
+// in a JSON body. For a form (commands, interactions) it is a digest of the body. Slack allows timestamps to be 5 minutes off: set
 // [sign.Config].Window.
 //
-// Messages name no key. The verifier uses the keys of the id keyID. Empty: "webhooks".
+// Messages name no key. The verifier uses the keys whose id is keyID. Empty: "webhooks".
 func Slack(keyID string) sign.Scheme {
 	return newSender(sender{
 		name: "slack", signature: "X-Slack-Signature", timestamp: "X-Slack-Request-Timestamp", version: "v0",
@@ -98,12 +99,12 @@ func Slack(keyID string) sign.Scheme {
 //
 //	X-Hub-Signature-256: sha256=757107ea…
 //
-// The signature is the HMAC-SHA256 of the body in lower-case hexadecimal. GitHub does not sign a time, the kind of event
-// (X-GitHub-Event) or the delivery's id (X-GitHub-Delivery, which a redelivery keeps). It delivers again only when it is asked
-// to. [sign.Verified].EventID is a digest of the body, and messages have no timestamp ([sign.Signature].NoTimestamp). With both fields in
-// the RequestHeaders of core.CompareContent, a body that comes again under another id or kind is refused.
+// The signature is the HMAC-SHA256 of the body in lower-case hexadecimal. GitHub signs neither a time nor the kind of event
+// (X-GitHub-Event) nor the delivery's id (X-GitHub-Delivery, which a redelivery keeps). It delivers again only on request.
+// [sign.Verified].EventID is a digest of the body, and messages have no timestamp ([sign.Signature].NoTimestamp). With both fields
+// in the RequestHeaders of core.CompareContent, a body that comes again under another id or kind is refused.
 //
-// Messages name no key. The verifier uses the keys of the id keyID. Empty: "webhooks".
+// Messages name no key. The verifier uses the keys whose id is keyID. Empty: "webhooks".
 func GitHub(keyID string) sign.Scheme {
 	return newSender(sender{
 		name: "github", signature: "X-Hub-Signature-256", version: "sha256",
@@ -115,12 +116,12 @@ func GitHub(keyID string) sign.Scheme {
 //
 //	X-Shopify-Hmac-Sha256: XWmrwMey6OsLMeiZKwP4FppHH3cmAiiJJAweH5Jo4bM=
 //
-// The signature is the HMAC-SHA256 of the body in base64. Shopify does not sign a time, the topic (X-Shopify-Topic), the shop or
-// the event's id (X-Shopify-Event-Id). [sign.Verified].EventID is a digest of the body, and messages have no timestamp
-// ([sign.Signature].NoTimestamp). Two topics may have the same body (orders/create, orders/updated): give each topic a route and a
-// guard with a name of its own.
+// The signature is the HMAC-SHA256 of the body in base64. Shopify signs neither a time nor the topic (X-Shopify-Topic), the shop
+// or the event's id (X-Shopify-Event-Id). [sign.Verified].EventID is a digest of the body, and messages have no timestamp
+// ([sign.Signature].NoTimestamp). Two topics may have equal bodies (orders/create, orders/updated): give each topic its own route,
+// and a guard with its own name.
 //
-// Messages name no key. The verifier uses the keys of the id keyID. Empty: "webhooks".
+// Messages name no key. The verifier uses the keys whose id is keyID. Empty: "webhooks".
 func Shopify(keyID string) sign.Scheme {
 	return newSender(sender{
 		name: "shopify", signature: "X-Shopify-Hmac-Sha256",
@@ -308,10 +309,10 @@ func (s *sender) SigningString(m *sign.Message, sig *sign.Signature, _ *sign.Key
 	return s.prefix(sig) + m.RedactedBody()
 }
 
-// NewSenderKey makes a key for [Stripe], [GitHub], [Slack] or [Shopify] from the secret as the sender shows it, of 16 to 256 bytes.
-// Do not decode it, and keep Stripe's prefix whsec_. White space around it, such as a file's last line feed, is refused. Its ID
-// is the scheme's keyID. Such secrets may be shorter than 32 bytes, so the key is for webhooks only: [sign.Key.Sign] and [sign.Key.Verify]
-// reject it.
+// NewSenderKey makes a key for [Stripe], [GitHub], [Slack] or [Shopify] from the secret as the sender shows it, of 16 to 256
+// bytes. Do not decode the secret, and keep Stripe's prefix whsec_. A secret with white space around it, such as a file's last
+// line feed, is refused. The key's ID must be the scheme's keyID. Such secrets may be shorter than 32 bytes, so the key is for
+// webhooks only: [sign.Key.Sign] and [sign.Key.Verify] reject it.
 func NewSenderKey(o sign.KeyConfig, secret string) (*sign.Key, error) {
 	m := keys.NewSecret(string(sign.HMACSHA256), []byte(secret))
 	m.Webhook = true

@@ -117,7 +117,7 @@ func NewStandard(o StandardConfig) (sign.Scheme, error) {
 		also:                   slices.Clone(o.AlsoSign),
 		unsignedIdempotencyKey: o.UnsignedIdempotencyKey,
 	}
-	addIf(s.id == s.timestamp || s.timestamp == s.signature || s.signature == s.id, "", "two fields have one name")
+	addIf(s.id == s.timestamp || s.timestamp == s.signature || s.signature == s.id, "", "two fields have the same name")
 	addIf(form.CheckKeyID(s.keyID) != nil, ".KeyID", "must be 1 to %d visible ASCII characters", form.MaxKeyID)
 	addIf(len(s.also) >= maxSignatures, ".AlsoSign", "has %d keys; a message has no more than %d signatures", len(s.also), maxSignatures)
 	for i, k := range s.also {

@@ -239,7 +239,7 @@ func length(in canon.Input) int {
 func TestGrowth(t *testing.T) {
 	const counting = "IDEM_COUNT_WORK"
 	if os.Getenv(counting) == "" {
-		cmd := exec.Command("go", "test", "-count=1", "-vet=off", fmt.Sprintf("-v=%t", testing.Verbose()),
+		cmd := exec.Command("go", "test", "-count=1", "-vet=off", fmt.Sprintf("-race=%t", race.Enabled), fmt.Sprintf("-v=%t", testing.Verbose()),
 			"-overlay="+instrumented(t), "-run=^TestGrowth$", ".")
 		cmd.Env = append(os.Environ(), counting+"=1")
 		out, err := cmd.CombinedOutput()

@@ -45,10 +45,12 @@ func NewRing(err error, keys []Key, allowUnsealed, openOnly bool) *Ring {
 }
 
 // What is sealed is firstByte, the name of the key after its length in a byte, a nonce of 12 bytes, and the ciphertext with
-// its tag. All before the nonce is the additional data. docs/sealing.md promises this format.
+// its tag. Steps have their number in front, which the store reads. All before the nonce is the additional data. docs/sealing.md
+// promises this format.
 const (
-	firstByte = 6 // no other result or value begins with it, and no steps
-	overhead  = 2 + 12 + 16
+	firstByte  = 6 // no other result or value begins with it, and no steps; a number begins with a greater one
+	overhead   = 2 + 12 + 16
+	numberSize = 8
 )
 
 // kind is what is sealed. It is a part of the derivation of the key.
@@ -60,6 +62,14 @@ const (
 	ofRemark kind = "remark"
 	ofValue  kind = "value"
 )
+
+// number returns how many bytes in front of b are not sealed: the number of steps that have one.
+func (of kind) number(b []byte) int {
+	if of == ofSteps && len(b) >= numberSize && b[0] > firstByte {
+		return numberSize
+	}
+	return 0
+}
 
 // boundKey is how much of a stored key counts: a SQL store keeps no more of a longer one for a store.Inspector.
 const boundKey = 2016
@@ -99,30 +109,33 @@ func (r *Ring) seal(of kind, key string, plain []byte) []byte {
 }
 
 func (k *Key) seal(of kind, key string, plain []byte) []byte {
-	sealed := make([]byte, 0, overhead+len(k.Name)+len(plain))
+	n := of.number(plain)
+	sealed := append(make([]byte, 0, overhead+len(k.Name)+len(plain)), plain[:n]...)
 	sealed = append(append(sealed, firstByte, byte(len(k.Name))), k.Name...)
-	return k.aead(of, key).Seal(sealed, nil, plain, sealed)
+	return k.aead(of, key).Seal(sealed, nil, plain[n:], sealed)
 }
 
 func isSealed(stored []byte) bool { return len(stored) > 0 && stored[0] == firstByte }
 
 // open opens what the store has under key.
 func (r *Ring) open(of kind, key string, stored []byte) ([]byte, error) {
+	n := of.number(stored)
+	sealed := stored[n:]
 	switch {
-	case len(stored) == 0, !isSealed(stored) && (len(r.keys) == 0 || r.allowUnsealed):
+	case len(stored) == 0, !isSealed(sealed) && (len(r.keys) == 0 || r.allowUnsealed):
 		return stored, nil
-	case !isSealed(stored):
+	case !isSealed(sealed):
 		return nil, r.unopened(of, "not sealed, and Config.Seal does not say AllowUnsealed")
 	case len(r.keys) == 0:
 		return nil, r.unopened(of, noKeys)
-	case len(stored) < 2 || len(stored) < 2+int(stored[1]):
+	case len(sealed) < 2 || len(sealed) < 2+int(sealed[1]):
 		return nil, r.unopened(of, changed)
 	}
-	header := stored[:2+int(stored[1])]
-	name := string(header[2:])
+	header := stored[:n+2+int(sealed[1])]
+	name := string(header[n+2:])
 	for i := range r.keys {
 		if k := &r.keys[i]; k.Name == name {
-			plain, err := k.aead(of, key).Open(nil, nil, stored[len(header):], header)
+			plain, err := k.aead(of, key).Open(append([]byte(nil), stored[:n]...), nil, stored[len(header):], header)
 			if err != nil {
 				return nil, r.unopened(of, "%s, or sealed under another key of the name %q", changed, name)
 			}

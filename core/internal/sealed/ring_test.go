@@ -127,6 +127,36 @@ func TestSealOpensNothingElse(t *testing.T) {
 	}
 }
 
+// TestSealOfSteps: a store sees their number, which is bound to them. Steps of earlier builds have none.
+func TestSealOfSteps(t *testing.T) {
+	s, number := newRing(false, "a"), "\x07\x00\x00\x00\x00\x00\x00\x01"
+	for _, plain := range []string{number + "\x01\x06secret", number, "\x01\x06secret\x06secret"} {
+		stored := s.seal(ofSteps, "k", []byte(plain))
+		assert.Len(t, stored, overhead+1+len(plain))
+		n := 0
+		if plain[0] == number[0] {
+			n = len(number)
+			assert.Equal(t, number, string(stored[:n]))
+		}
+		assert.True(t, isSealed(stored[n:]))
+		opened, err := s.open(ofSteps, "k", stored)
+		require.NoError(t, err)
+		assert.Equal(t, plain, string(opened))
+		for i := range stored {
+			changed := bytes.Clone(stored)
+			changed[i] ^= 1
+			opened, err := s.open(ofSteps, "k", changed)
+			assert.ErrorIs(t, err, errUnopened)
+			assert.Nil(t, opened)
+		}
+		for _, r := range []*Ring{s, newRing(false)} { // of steps that are not sealed
+			opened, err := r.open(ofSteps, "k", []byte(plain))
+			assert.Equal(t, len(r.keys) > 0, err != nil)
+			assert.Equal(t, err == nil, string(opened) == plain)
+		}
+	}
+}
+
 func FuzzOpen(f *testing.F) {
 	s := newRing(false, "a")
 	f.Add(s.seal(ofResult, "j", []byte("secret")))

@@ -177,7 +177,7 @@ func schedules() int {
 	case *budget > 0:
 		return *budget
 	case race.Enabled, testing.Short():
-		return 300 // that there is no race; CI plays the others without the detector
+		return 100 // that there is no race; CI plays the others without the detector
 	case os.Getenv("IDEM_LONG") != "":
 		return 100_000
 	}

@@ -17,8 +17,8 @@ import (
 	"github.com/idem-go/idem/internal/race"
 )
 
-// planted is a fault in the engine: old, which is in a file of package core once, becomes new. It breaks an invariant, as a scenario
-// shows.
+// planted is a fault in the engine or its store: old, which is in a file below core once, becomes new. It breaks an invariant, as a
+// scenario shows.
 type planted struct {
 	invariant int
 	scenario  string
@@ -105,8 +105,10 @@ var faults = []planted{
 
 	// step, derive
 	{9, "steps", "step.go", "	return s.result, true, nil\n", "	return \"\", false, nil\n"},
-	{9, "steps", "step.go", "written); err != nil {\n		return err\n", "written); err != nil {\n"},
-	{14, "steps", "step.go", "		written = p.told\n", ""},
+	{9, "steps", "step.go", "steps); err != nil {\n		return err\n", "steps); err != nil {\n"},
+	{14, "steps", "step.go", " = steps, number, written, nil\n", " = steps, number, []byte{stepsVersion}, nil\n"},
+	{9, "steps", "step.go", "		number, written = binary.BigEndian.Uint64(written), written", "		written = written"},
+	{9, "reordered", "store/memstore/memstore.go", "if old[:min(8, len(old))] >= behind[1:min(9, len(behind))] {", "if old == \"?\" {"},
 	{9, "steps", "step.go", "&progress{told: grant.Steps, ", "&progress{"},
 	{13, "steps", "step.go", "if err == nil && !known && errors.Is(context.Cause(ctx), ErrLeaseLost) {", "if false {"},
 	{14, "steps", "step.go", "	return p.derived.Load() || len(p.written) > 1\n", "	return false\n"},

@@ -464,8 +464,6 @@ func (l link) call(ctx context.Context, owner store.Owner, key, what string, do 
 		it.outcomes = append(it.outcomes, lose, stray, hold, brief)
 	case what == "renew":
 		it.outcomes = append(it.outcomes, lose, stray, brief)
-	case what == "checkpoint" && !l.p.reorders:
-		it.outcomes = append(it.outcomes, lose, hold) // the order of these matters, see docs/invariants.md
 	case saw != nil:
 		it.outcomes = append(it.outcomes, lose, stray, hold)
 		if l.p.refusing {

@@ -14,25 +14,24 @@
 //
 // # Bounds
 //
-// The store holds at most Config.MaxEntries records (default 1,048,576) that take at most Config.MaxBytes bytes (default 512 MiB). A record
-// counts with its key, its fingerprint, its result or its steps, its remark and 190 bytes of overhead, so that MaxBytes is close to the
-// memory that the store takes. When a bound is reached, expired records are removed to make room, and so are the results that their records
-// have outlived. If there are none, Acquire returns [store.ErrFull], and so does Complete for a result, and Checkpoint for steps, that do
-// not fit. A record that has not expired is never dropped.
+// The store holds at most Config.MaxEntries records (default 1,048,576) that take at most Config.MaxBytes bytes
+// (default 512 MiB). A record counts as its key, its fingerprint, its result or its steps, its remark and 190 bytes of
+// overhead. So MaxBytes is close to the memory that the store takes. When a bound is reached, expired records are
+// removed to make room, and so are results that their records have outlived. If there are none, Acquire returns
+// [store.ErrFull]. So do Complete for a result, and Checkpoint for steps, that do not fit. A record that has not
+// expired is never dropped.
 //
 // # Expiry
 //
-// A lease or a retention ends exactly when its time has passed by the store's clock.
-// Later calls free the memory of expired records, a few at a time: there is no
-// goroutine, nothing to close, and no call that waits for a long sweep. A store that is
-// not called frees nothing. The clock is monotonic: setting the machine's clock expires
-// nothing.
+// A lease or a retention ends exactly when its time has passed by the store's clock. Later calls free the memory of
+// expired records, a few at a time. So there is no goroutine, nothing to close, and no call that waits for a long
+// sweep. A store that is not called frees nothing. The clock is monotonic: setting the machine's clock expires nothing.
 //
 // # Waiting and replays
 //
-// The store has every capability ([store.Capabilities]). A waiting duplicate is woken when the run ends, and
-// a retry with the same bytes costs no more than a look. A type that embeds the
-// store, to count calls, say, sees them all in its Acquire: nothing is recalled past it.
+// The store has every capability ([store.Capabilities]). A waiting duplicate is woken when the run ends, and a retry
+// with the same bytes costs only a look-up. A type that embeds the store, to count calls for example, sees all of them
+// in its Acquire: nothing is recalled without it.
 package memstore
 
 import (
@@ -498,7 +497,10 @@ func (s *Store) checkpoint(ctx context.Context, key string, owner store.Owner, s
 			return false, false
 		}
 		t := sh.texts(e)
-		secret, _, _ := strings.Cut(t.result, "\x00")
+		secret, old, _ := strings.Cut(t.result, "\x00")
+		if old[:min(8, len(old))] >= behind[1:min(9, len(behind))] {
+			return true, true // a newer one has come before it
+		}
 		if !s.put(&t, secret+behind) {
 			return true, false
 		}

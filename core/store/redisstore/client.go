@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// Client is what a Store needs of a client of Redis. A service that has a client of its own gives the store that one, by a
-// package that makes a Client of it, and has neither a second set of connections nor a second configuration. [New] is for
-// rueidis. Methods are called by many goroutines at once.
+// Client is what a Store needs of a client of Redis. A service that has a client of its own gives it to the store, wrapped as a
+// Client by an adapter package. So it has neither a second set of connections nor a second configuration. [New] is for rueidis.
+// Methods are called by many goroutines at once.
 type Client interface {
 	// Do sends commands and puts a Reply into each. It sends them in their order on one connection, to the server that has
 	// the key of the first: the others have that key, too, or none. If OneServer returns true, their keys may differ.
@@ -34,7 +34,7 @@ type Client interface {
 	OneServer() bool
 }
 
-// CachingClient is a [Client] with a cache in the process, of which the server is told what has changed (CLIENT TRACKING).
+// CachingClient is a [Client] with a cache in the process. The server tells the cache what has changed (CLIENT TRACKING).
 type CachingClient interface {
 	Client
 

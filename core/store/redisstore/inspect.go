@@ -172,7 +172,7 @@ func (s inspector) scan(ctx context.Context, node Client, q *store.Query, cursor
 	return page, next, nil
 }
 
-var errNoScan = errors.New("redisstore: the server's answer to SCAN is none")
+var errNoScan = errors.New("redisstore: the server's answer to SCAN is malformed")
 
 // ask1 sends one command that has no key.
 func ask1(ctx context.Context, node Client, words ...string) Reply {

@@ -72,7 +72,7 @@ func checkPermissions(ctx context.Context, node Client, addr, user string, waits
 	if lacking == nil {
 		return nil
 	}
-	return fmt.Errorf("redisstore: the user at %s may not run %s: calls that need it will fail (without publish, waiters poll); "+
+	return fmt.Errorf("redisstore: the user at %s may not run %s: calls that need it will fail (without publish, waiters only poll); "+
 		"see Permissions in the package documentation", addr, strings.Join(lacking, ", "))
 }
 

@@ -43,27 +43,25 @@ type Store struct {
 
 // Config configures a [Store]. The zero Config has the defaults.
 type Config struct {
-	// Warn gets warnings about a server's settings: its maxmemory-policy is
-	// not noeviction, so that it may drop records, or the user may not run a command that the store
-	// needs. It is called at most once for each server and setting, soon after the store was made, in
-	// a goroutine of the store, and not after Close has returned. Nil: a warning is logged
-	// with slog.Default.
+	// Warn gets warnings about a server's settings: its maxmemory-policy is not noeviction, so it may drop records, or the user may
+	// not run a command that the store needs. It is called at most once for each server and setting, soon after the store was made,
+	// in a goroutine of the store, and not after Close has returned. Nil: a warning is logged with slog.Default.
 	Warn func(error)
 
-	// ClientSideCache, more than zero, lets replays come from the client's cache in this process, if the client has
-	// one (client-side caching, RESP3). A result stays there for at most so long; the server tells the
-	// client when the record is gone. See the package comment for what that saves, and why it is safe.
+	// ClientSideCache greater than zero lets replays come from the client's cache in this process, if the client has one
+	// (client-side caching, RESP3). A result stays there for at most that long; the server tells the client when the record is
+	// gone. The package comment says what that saves, and why it is safe.
 	ClientSideCache time.Duration
 
-	// WaitForReplicas, more than zero, makes each call that writes wait until so many replicas have acknowledged what it
-	// wrote, by Redis's WAIT. If fewer have within ReplicaTimeout, the call returns an error, and what it wrote may or may not
-	// outlast a failover: an engine refuses a request whose claim has failed so, and delivers the response of a run whose
-	// result has. See What can be lost in the package documentation for what that costs, and for what may be lost all the
-	// same. It is a fault with a client of a cluster, or one that follows redirections.
+	// WaitForReplicas greater than zero makes each call that writes wait until that many replicas have acknowledged the write, by
+	// Redis's WAIT. If fewer have within ReplicaTimeout, the call returns an error, and the write may or may not outlast a
+	// failover. Then an engine refuses a request if it was the claim, and still delivers the response of a run if it was the
+	// result. See What can be lost in the package documentation for the cost, and for what may still be lost. WaitForReplicas is a
+	// fault with a client of a cluster, or one that follows redirections.
 	WaitForReplicas int
 
-	// ReplicaTimeout is the limit of WaitForReplicas. Zero: 500 ms. A call takes up to twice the limit, and a result that fails is
-	// tried again: so it should be no more than a quarter of the engine's StoreTimeout.
+	// ReplicaTimeout is the limit of WaitForReplicas. Zero: 500 ms. A call takes up to twice the limit, and storing a result is
+	// tried again if it fails. So ReplicaTimeout should be at most a quarter of the engine's StoreTimeout.
 	ReplicaTimeout time.Duration
 }
 
@@ -72,13 +70,12 @@ func (s *Store) Capabilities() store.Capabilities {
 	return store.Capabilities{Watch: s.watch, Inspect: inspector{s}, Checkpoint: s.checkpoint, Fail: s.fail, Outlive: s.outlive}
 }
 
-// New returns a store that uses client, which remains the caller's: Close does not close it.
-// It panics if client is nil, or if c has a fault. The client may be one for a single server, for Sentinel or for a
-// cluster. It must not send the store's commands to replicas (SendToReplicas). What its options do and
-// cost is in the package documentation, under Clients; PipelineMultiplex: -1 suits most services.
+// New returns a store that uses client, which remains the caller's: Close does not close it. New panics if client is nil, or if c
+// has a fault. The client may be for a single server, for Sentinel or for a cluster. It must not send the store's commands to
+// replicas (SendToReplicas). The package documentation, under Clients, describes the effects and costs of its options;
+// PipelineMultiplex: -1 suits most services.
 //
-// New does not wait for the server. The store shares the client's connections, except for the
-// one on which waiters are woken.
+// New does not wait for the server. The store shares the client's connections, except for the one on which waiters are woken.
 func New(client rueidis.Client, c Config) *Store {
 	if client == nil {
 		panic("redisstore: New was given no client")
@@ -86,7 +83,7 @@ func New(client rueidis.Client, c Config) *Store {
 	return NewWithClient(rueidisClient{client}, c)
 }
 
-// NewWithClient is [New] for another client than rueidis'.
+// NewWithClient is [New] for a client other than rueidis.
 func NewWithClient(client Client, c Config) *Store {
 	if client == nil {
 		panic("redisstore: NewWithClient was given no client")
@@ -183,10 +180,9 @@ func NewURL(url string, c Config) (*Store, error) {
 	return s, nil
 }
 
-// Close ends the store's subscription, and closes its client if [NewURL] made it. Waiters are
-// woken. Later calls fail; so do those that are under way if the client is the store's. Close
-// returns when no goroutine of the store is left; that takes at most as long as the client
-// keeps a connection that does not answer. Closing twice does nothing.
+// Close ends the store's subscription, and closes its client if [NewURL] made it. Waiters are woken. Later calls fail. Calls under
+// way fail as well if the client is the store's. Close returns when no goroutine of the store is left; that takes at most as long
+// as the client keeps a connection that does not answer. Closing twice does nothing.
 func (s *Store) Close() {
 	s.mu.Lock()
 	s.closed.Store(true)
@@ -318,7 +314,7 @@ func (s *Store) runOwned(ctx context.Context, do command) error {
 }
 
 // errUnknown is returned in place of store.ErrLost if the script may have run before.
-var errUnknown = errors.New("redisstore: the connection was lost, and whether the call took effect is not known")
+var errUnknown = errors.New("redisstore: the connection was lost; the call may or may not have taken effect")
 
 // run runs a command. See call for repeated.
 func (c *calls) run(ctx context.Context, do command) (a answer, repeated bool, err error) {

@@ -37,7 +37,7 @@ func TestStores(t *testing.T) {
 		s := redisstore.New(connect(tb, url, config), redisstore.Config{})
 		tb.Cleanup(s.Close)
 		return s
-	})
+	}, true)
 }
 
 func TestClient(t *testing.T) {

@@ -292,7 +292,7 @@ func (s *Store) failure(ctx context.Context, call string, err error) error {
 	case s.dialect != PostgreSQL:
 	case state == "42P05", state == "26000", // a prepared statement is there already, or is not there
 		state == "08P01" && strings.Contains(err.Error(), "bind message"): // or is another
-		err = fmt.Errorf("%w (is a pooler between that shares its connections? see pooler=transaction in Open)", err)
+		err = fmt.Errorf("%w (is there a pooler that shares its connections? see pooler=transaction in Open)", err)
 	}
 	if s.dialect.IsNoTable(err) && call != "migrate" {
 		err = fmt.Errorf("there is no table %s: run Migrate, or the statements of Schema: %w", s.table.name, err)

@@ -21,9 +21,9 @@
 //
 // Either way, purge the table now and then: see Purge below.
 //
-// SQLite suits a service on one machine: there is nothing to install, and acknowledged records
-// survive the end of the process, a SIGKILL included. If the operations change a SQL database
-// anyway, use that one: [Store.RunTx] then commits the change and its record in one transaction.
+// SQLite suits a service on one machine: there is nothing to install, and acknowledged records survive the end of the
+// process, even by SIGKILL. If the operations change a SQL database anyway, use that one: [Store.RunTx] then commits
+// the change and its record in one transaction.
 //
 // # The table
 //
@@ -51,7 +51,8 @@
 //	uncertain      of a free record that has kept its operation, and of the run that has claimed it, not 0: 1 if an
 //	               earlier run may have taken effect, 2 if none
 //	secret         the name of the secret from which the operation derives keys, or empty
-//	steps          the finished steps of an operation that is not done, or empty (in MySQL also NULL)
+//	steps          the finished steps of an operation that is not done, or empty (in MySQL also NULL); they begin
+//	               with the number of their checkpoint, 8 bytes
 //	operation_at   created_at, as it was when operation_id was written: if they differ, a process of 0.1.0 has begun
 //	               another operation, and operation_id, secret and steps are not this one's
 //
@@ -62,21 +63,22 @@
 // To read a serial number: convert_from(serial_number, 'UTF8') in PostgreSQL, and a CAST to
 // CHAR or TEXT elsewhere.
 //
-// The primary key is what makes an operation run once: never use a table without it. There are two more indexes: for
-// Purge, and, of records that are not done (in MySQL, of all), for lists of what runs.
+// The primary key makes an operation run once: never use a table without it. There are two more indexes: one for Purge,
+// and one of the records that are not done (in MySQL, of all), for lists of running operations.
 //
 // # Upgrading
 //
-// [Store.Migrate] adds the columns from operation_id on, and the second index, to a table of 0.1.0. Until then every call fails. The
-// columns have defaults, so that processes of 0.1.0 go on with the table: start new ones beside them, and stop them afterwards. Their
-// records have no operation_id until the next takeover, or still that of the expired record which they have replaced. A free record is an
-// abandoned one to them, also if an operator has made it free. One that outlives its result is to them a finished one that does not expire
-// until Purge has removed the result: they replay it for so long.
+// [Store.Migrate] adds the columns from operation_id on, and the second index, to a table of 0.1.0. Until then every
+// call fails. The columns have defaults, so processes of 0.1.0 can continue to use the table: start the new processes,
+// and then stop the old ones. Records of old processes have no operation_id until the next takeover, or still have that
+// of the expired record which they replaced. An old process treats a free record as abandoned, even if an operator has
+// made it free. It treats a record that outlives its result as a finished one that does not expire until Purge has
+// removed the result, and replays it until then.
 //
-// Columns are added at once, however large the table is (in MySQL 5.7 it is copied). That waits for open transactions on the table, DoTx's
-// and RunTx's among them. Calls wait meanwhile, for 0.2 s at a time (MySQL: 1 s); then Migrate lets them pass and tries again, until its
-// context ends or for a minute. Making the index takes time, in which PostgreSQL and SQLite do not write to the table. In PostgreSQL, make
-// it before if the table is large:
+// Columns are added at once, however large the table is (MySQL 5.7 copies it). That waits for open transactions on the
+// table, including those of DoTx and RunTx. Calls wait meanwhile, for 0.2 s at a time (MySQL: 1 s). Then Migrate lets
+// them pass and tries again, until its context ends or for a minute. Making the index takes time, in which PostgreSQL
+// and SQLite do not write to the table. In PostgreSQL, make the index beforehand if the table is large:
 //
 //	CREATE INDEX CONCURRENTLY idem_records_created_at ON idem_records (source_type, created_at) WHERE state = 1;
 //
@@ -86,39 +88,37 @@
 //
 // # Round trips
 //
-// Acquire takes one for a new key. For a key that has a record it takes one, with MySQL two.
-// It takes one more to replace an abandoned, free or expired record, and yet one more if its operation has left steps, or the name of
-// a secret. Renew, Complete, Release and
-// Abandon take one; a Release of a later attempt takes two. A checkpoint of a step, or a run that fails and keeps its operation,
-// takes one. Of the Inspector, Lookup and Change take one (two if Change is
-// refused), and a page of List two. Each statement is atomic at every
-// isolation level, and no transaction is held open. Statements are prepared once per connection:
-// MySQL's and SQLite's by the store, PostgreSQL's by pgx, or by [Config].Prepared for lib/pq.
+// Acquire takes one for a new key. For a key that has a record it takes one, with MySQL two. It takes one more to
+// replace an abandoned, free or expired record, and another one if its operation has left steps, or the name of a
+// secret. Renew, Complete, Release and Abandon take one; a Release of a later attempt takes two. A checkpoint of a step
+// takes one, and so does a run that fails and keeps its operation. Of the Inspector, Lookup and Change take one (two if
+// Change is refused), and a page of List takes two. Each statement is atomic at every isolation level, and no
+// transaction is held open. Statements are prepared once per connection: for MySQL and SQLite by the store, for
+// PostgreSQL by pgx, or by [Config].Prepared for lib/pq.
 //
-// A statement that a deadlock or a serialisation failure has undone is tried again, up to 20
-// times with pauses. One that has waited too long for a lock is tried again until the context
-// ends, or for a minute. One that may have taken effect is not tried again.
+// A statement that a deadlock or a serialisation failure has undone is tried again, up to 20 times with pauses. A
+// statement that has waited too long for a lock is tried again until the context ends, or for a minute. A statement
+// that may have taken effect is not tried again.
 //
-// Set up a *sql.DB of your own as [Open] does. Any serves, also one from pgx's
-// stdlib.OpenDBFromPool. Behind a pooler that shares connections between transactions, pgx needs
-// default_query_exec_mode=exec, and lib/pq binary_parameters=yes. With MySQL, autocommit must be on;
-// Migrate checks that. With SQLite, calls may outlive their contexts by the busy_timeout, because
-// the driver ignores them while it waits for a lock.
+// Set up a *sql.DB of your own as [Open] does. Any will do, including one from pgx's stdlib.OpenDBFromPool. Behind a
+// pooler that shares connections between transactions, pgx needs default_query_exec_mode=exec, and lib/pq needs
+// binary_parameters=yes. With MySQL, autocommit must be on; Migrate checks that. With SQLite, calls may outlive their
+// contexts by the busy_timeout, because the driver ignores contexts while it waits for a lock.
 //
-// DoTx takes four beside those of its function: begin, insert, update, commit. For a
-// duplicate it takes three (four with MySQL). RunTx takes six: begin, look, savepoint, its
-// release, update, commit. By the savepoint it knows that the function has not ended the
-// transaction. On a *sql.DB that is not the store's own, MySQL's driver prepares each of these
-// statements anew.
+// DoTx takes four in addition to those of its function: begin, insert, update, commit. For a duplicate it takes three
+// (four with MySQL). RunTx takes six: begin, look, savepoint, its release, update, commit. The savepoint shows that the
+// function has not ended the transaction. On a *sql.DB that is not the store's own, MySQL's driver prepares each of
+// these statements anew.
 //
 // The store can't be watched (store.Capabilities): a waiting duplicate polls, with pauses that grow from 10 ms to
 // 250 ms.
 //
 // # Purge
 //
-// Calls ignore an expired record, but its row stays until its key is used again, or until Purge. So does a result that its record outlives
-// (RefuseExpired of core.Policy): no call hands it out any more, and Purge removes it from its row. Call [Store.Purge] from a ticker, as
-// its example does, in one process or in all of them: every ten minutes, say, or as often as some thousands of records expire.
+// Calls ignore an expired record, but its row stays until its key is used again, or until Purge. The same applies to a
+// result that its record outlives (RefuseExpired of core.Policy): no call hands it out any more, and Purge removes it
+// from its row. Call [Store.Purge] from a ticker, as its example does, in one process or in all of them: every ten
+// minutes, say, or each time some thousands of records have expired.
 //
 // # What survives
 //
@@ -139,12 +139,13 @@
 //     process sees.
 //
 // All calls must go to the primary: on a replica that lags, an operation runs twice. When a server turns out to be
-// read-only, the store closes its idle connections, at most once a second, and tries the call again on a new one, up
-// to twice; that may lead to the new primary. See [Config].Reset for pools below the *sql.DB. The same holds for a
-// node that is cut off from its Galera cluster; but a call outside a transaction is not tried again, for it may have taken effect.
+// read-only, the store closes its idle connections, at most once a second, and tries the call again on a new one, up to
+// twice. The new connection may lead to the new primary. See [Config].Reset for pools below the *sql.DB. The same
+// applies to a node that is cut off from its Galera cluster, except that a call outside a transaction is not tried
+// again, because it may have taken effect.
 //
-// While the database can't be reached, nothing is acquired, running operations lose their leases, and results of those that end
-// wait in their processes (core.Unsettled). If the server's clock is set forward, leases end early.
+// While the database can't be reached, nothing is acquired, running operations lose their leases, and results of runs
+// that end stay in their processes (core.Unsettled). If the server's clock is set forward, leases end early.
 //
 // # Operations that are changes of the database
 //
@@ -159,8 +160,8 @@
 //		return []byte("ordered"), err
 //	})
 //
-// Once that is committed, no other run of the operation commits anything, however this one
-// ends. docs/sql-transactions.md shows handlers for each framework.
+// Once that is committed, no other run of the operation commits anything, however this one ends. docs/transactions.md
+// shows handlers for each framework.
 //
 // Without a guard, [Store.DoTx] makes the record, under a key that you choose:
 //
@@ -176,8 +177,8 @@
 // tcp_keepalives_idle and idle_in_transaction_session_timeout in PostgreSQL, wait_timeout
 // in MySQL.)
 //
-// When the connection breaks at the commit, both look for the record with their owner,
-// again and again, until they know whether it was committed.
+// When the connection breaks at the commit, both look for the record by its owner until they know whether it was
+// committed.
 //
 // In SQLite the function holds the only write lock, and every other writer waits. Do not call
 // the store within the function: the call would wait for the transaction.

@@ -22,10 +22,9 @@ type TxBeginner interface {
 	BeginTx(ctx context.Context, opts *sql.TxOptions) (*sql.Tx, error)
 }
 
-// Resetter is implemented by a [TxBeginner] on a pool that is no *sql.DB. When a server turns out
-// to be read-only, Reset closes the pool's idle connections, for new ones may lead to the new
-// primary. It is called at most once a second and must be safe for concurrent use. [Config].Reset
-// does the same for the store's own pool.
+// Resetter is implemented by a [TxBeginner] on a pool that is no *sql.DB. When a server turns out to be read-only, Reset closes the
+// pool's idle connections, because new ones may lead to the new primary. It is called at most once a second and must be safe for
+// concurrent use. [Config].Reset does the same for the store's own pool.
 type Resetter interface {
 	Reset()
 }
@@ -45,7 +44,7 @@ func Fingerprint(fingerprint string) TxOption {
 	return func(o *txOptions) { o.fingerprint = fingerprint }
 }
 
-// Retention sets how long the result is kept, counted from the end of the run. It must be more
+// Retention sets how long the result is kept, counted from the end of the run. It must be greater
 // than zero; the default is 24 hours. Choose it longer than any client keeps
 // trying: when the record is gone, a retry runs again.
 func Retention(retention time.Duration) TxOption {
@@ -190,9 +189,9 @@ func (s *Store) RunTx(ctx context.Context, db TxBeginner, fn func(tx *sql.Tx) ([
 }
 
 var (
-	errNotHeld   = fmt.Errorf("sqlstore: RunTx: %w: there is no record that the run holds", store.ErrLost)
+	errNotHeld   = fmt.Errorf("sqlstore: RunTx: %w: the run holds no record", store.ErrLost)
 	errElsewhere = errors.New("sqlstore: RunTx: the run holds its claim, but its record is not here: use the store of the run's engine, " +
-		"and a db that leads to the store's table")
+		"and a db on which the store's table is")
 )
 
 // txRun is one call of DoTx or RunTx: one owner, and as many transactions as it takes.
@@ -372,7 +371,7 @@ func (t *txRun) end(ctx context.Context, tx *transaction, value []byte) (int64, 
 // committed comes before the value in a running record, so that it is never empty. It tells the value from one that is sealed.
 const committed = 'c'
 
-var errTxEnded = errors.New("sqlstore: the function has ended the transaction itself, or went on after an error that had ended it; " +
+var errTxEnded = errors.New("sqlstore: the function has ended the transaction itself, or continued after an error that had ended it; " +
 	"some of its changes may have been committed without a record")
 
 // failed returns the call's error for an error of the function: the same, unless it comes from

@@ -144,7 +144,7 @@ func parse(rawURL string) (Dialect, []string, func(driver string) string, error)
 		return SQLite, []string{"sqlite", "sqlite3"}, func(driver string) string { return sqliteDSN(rest, driver) }, nil
 	}
 	// Not the URL: it may hold a password.
-	return 0, nil, nil, errors.New("the URL begins with none of postgres:, mysql: and sqlite:")
+	return 0, nil, nil, errors.New("the URL must begin with postgres:, mysql: or sqlite:")
 }
 
 // postgresDSN is the URL without the parameter pooler. Behind a pooler it has the setting by which the driver sends each
@@ -158,7 +158,7 @@ func postgresDSN(rawURL string) (func(driver string) string, error) {
 		mode, is := strings.CutPrefix(s, "pooler=")
 		switch {
 		case is && mode != "transaction":
-			return nil, errors.New("the only pooler that can be named is pooler=transaction")
+			return nil, errors.New("the parameter pooler must be transaction, or left out")
 		case is:
 			pooled = true
 		case s != "":
@@ -199,7 +199,7 @@ func mysqlDSN(rawURL string) (string, error) {
 	}
 	user := u.User.Username()
 	if strings.Contains(user, ":") {
-		return "", errors.New("MySQL's driver takes no user with a colon")
+		return "", errors.New("MySQL's driver accepts no user name with a colon")
 	}
 	if password, set := u.User.Password(); set {
 		user += ":" + password

@@ -16,10 +16,10 @@ const purgeKey = "purge"
 // manyExpired is how many expired records a table should not hold.
 const manyExpired = 100_000
 
-// Purge removes the expired records of all sources in the table, and returns how many it removed; before that, the results that their
-// records have outlived (core.Policy's RefuseExpired), which it does not count. It works in batches, each a transaction of its own, so that
-// it blocks no call for long. After an error, the records that it has counted stay removed. It is safe to run beside all other calls, and
-// in several processes at once.
+// Purge removes the expired records of all sources in the table, and returns how many it removed. Before that it removes the
+// results that their records have outlived (RefuseExpired of core.Policy), which it does not count. It works in batches, each a
+// transaction of its own, so that it blocks no call for long. After an error, the records that it has counted stay removed. It is
+// safe to call while other calls run, and in several processes at once.
 func (s *Store) Purge(ctx context.Context) (int64, error) {
 	if _, err := s.inBatches(ctx, s.q.strip); err != nil {
 		return 0, err
@@ -43,8 +43,8 @@ func (s *Store) inBatches(ctx context.Context, q *statement) (int64, error) {
 	}
 }
 
-// Expired returns how many records of all sources in the table have expired, or have outlived their results, and are not purged, counted up
-// to limit. The error says what is wrong with the table, as that of Migrate does.
+// Expired returns how many records of all sources in the table have expired, or have outlived their results, and are not purged. It
+// counts up to limit. The error describes what is wrong with the table, like that of Migrate.
 func (s *Store) Expired(ctx context.Context, limit int) (n int, err error) {
 	q := compile(s.dialect, s.table.name, s.dialect.now(),
 		fmt.Sprintf("SELECT COUNT(*) FROM (SELECT 1 FROM {table} WHERE %s OR %s LIMIT %d) AS expired", expiredSQL, outlived, limit))
@@ -57,9 +57,9 @@ func (s *Store) Expired(ctx context.Context, limit int) (n int, err error) {
 	return n, err
 }
 
-// PurgeEvery purges the table about every d, which must be more than zero, until ctx ends; it returns the context's error. All processes
-// of a service may call it, each in a goroutine: one of them purges in each d, so that they need not agree on which. What fails is
-// logged with slog.Default, and tried again after d. That a hundred thousand records or more had expired since the last purge is logged,
+// PurgeEvery purges the table about every d, which must be greater than zero, until ctx ends. It returns the context's error. All
+// processes of a service may call it, each in a goroutine: only one of them purges in each d. Failures are logged with
+// slog.Default, and tried again after d. If a hundred thousand records or more had expired since the last purge, that is logged
 // once: d should be shorter.
 //
 //	go store.PurgeEvery(ctx, 10*time.Minute)

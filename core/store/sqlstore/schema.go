@@ -173,7 +173,7 @@ func (s *Store) check(ctx context.Context) (lacks [][]string, err error) {
 
 // errLags is the error for a node of Galera whose sessions may read stale data.
 var errLags = errors.New("the server is a node of a Galera cluster, and its sessions do not wait for what other nodes have committed, " +
-	"so that they miss records: set wsrep_sync_wait to 3 (or 7) in each session, by ?wsrep_sync_wait=3 " +
+	"so they miss records: set wsrep_sync_wait to 3 (or 7) in each session, by ?wsrep_sync_wait=3 " +
 	"in the driver's DSN, or in the server")
 
 // checkGalera returns errLags unless SELECT, UPDATE and DELETE see everything that was committed before them on any node. (An INSERT

@@ -56,27 +56,26 @@ type Config struct {
 	// records of its own source. Empty: "idem".
 	Source string
 
-	// Creator is the creator column of the records that this store makes, for people who read
-	// the table. It is cut after 255 characters. Empty: the claim's, or else the host name.
+	// Creator is the creator column of the records that this store makes, for people who read the table. It is cut after 255
+	// characters. Empty: the Creator of the claim; if that is empty, the host name.
 	Creator string
 
-	// Reset is called when a server turns out to be read-only: a demoted primary that has kept its
-	// connections, say. The store has closed the idle connections of its *sql.DB by then, and tries the call again
-	// afterwards. Use it for a pool below the *sql.DB: pgxpool.Pool.Reset, with a *sql.DB from stdlib.OpenDBFromPool. It
-	// is called at most once a second and must be safe for concurrent use.
+	// Reset is called when a server turns out to be read-only, such as a demoted primary that has kept its connections. By then the
+	// store has closed the idle connections of its *sql.DB, and it tries the call again afterwards. Use Reset for a pool below the
+	// *sql.DB: pgxpool.Pool.Reset, with a *sql.DB from stdlib.OpenDBFromPool. It is called at most once a second and must be safe
+	// for concurrent use.
 	Reset func()
 
-	// Prepared makes the store prepare PostgreSQL's statements once per connection. Use it with lib/pq, whose calls
-	// take several times as long without it; pgx prepares them by itself. [NewURL] sets it for lib/pq. It is not safe behind a
-	// pooler that shares connections between transactions: another service's statement may be run.
+	// Prepared makes the store prepare PostgreSQL's statements once per connection. Use it with lib/pq, whose calls take several
+	// times as long without it; pgx prepares them by itself. [NewURL] sets it for lib/pq. It is not safe behind a pooler that
+	// shares connections between transactions: the pooler could run another service's statement.
 	Prepared bool
 
 	now string // of tests: an SQL expression
 }
 
-// WithRemark sets the remark of the records that are made or taken over with the returned
-// context, for people who read the table: an order number, say. It takes the place of the claim's, and is cut after 255
-// characters.
+// WithRemark sets the remark of the records that are made or taken over with the returned context, such as an order number, for
+// people who read the table. It replaces the claim's remark, and is cut after 255 characters.
 func WithRemark(ctx context.Context, remark string) context.Context {
 	return context.WithValue(ctx, remarkKey{}, note(remark))
 }
@@ -354,7 +353,9 @@ func (s *Store) Abandon(ctx context.Context, key string, owner store.Owner) erro
 
 // checkpoint is store.Capabilities.Checkpoint.
 func (s *Store) checkpoint(ctx context.Context, key string, owner store.Owner, steps []byte) error {
-	return s.change(ctx, "checkpoint", &values{key: storedKey(key), owner: owner[:], steps: append([]byte{}, steps...)}, s.q.checkpoint)
+	steps = append([]byte{}, steps...)
+	return s.change(ctx, "checkpoint",
+		&values{key: storedKey(key), owner: owner[:], steps: steps, number: steps[:min(8, len(steps))]}, s.q.checkpoint)
 }
 
 // fail is store.Capabilities.Fail.

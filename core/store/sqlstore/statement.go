@@ -121,7 +121,9 @@ WHERE source_type = {source} AND serial_number = {key} AND state = 1 AND retenti
 	// A running record has a result if RunTx has committed one in its run. A takeover keeps it.
 	markSQL = `UPDATE {table} SET result = {result}, updated_at = {now}, version = version + 1` + heldSQL
 
-	checkpointSQL = `UPDATE {table} SET steps = {steps}, updated_at = {now}, version = version + 1` + heldSQL
+	// A checkpoint that comes after a newer one leaves the steps as they are. (In MySQL they may be NULL.)
+	checkpointSQL = `UPDATE {table} SET steps = CASE WHEN SUBSTR(steps, 1, 8) >= {number} THEN steps ELSE {steps} END,
+	updated_at = {now}, version = version + 1` + heldSQL
 
 	completeSQL = `UPDATE {table} SET state = 2, result = {result}, steps = {nobody}, retention = {retention},
 	expires_at = {now} + {retention}, updated_at = {now}, version = version + 1` + heldSQL
@@ -267,6 +269,7 @@ type values struct {
 	uncertain                       int64
 	secret, policy, creator, remark string
 	id, was, steps                  []byte // never nil, which would be NULL
+	number                          []byte // of the steps
 
 	// of the Inspector
 	state, states, since int64
@@ -288,6 +291,8 @@ func (s *Store) args(q *statement, v *values) []any {
 			args[i] = v.secret
 		case "steps":
 			args[i] = v.steps
+		case "number":
+			args[i] = v.number
 		case "uncertain":
 			args[i] = v.uncertain
 		case "policy":

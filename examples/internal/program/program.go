@@ -4,6 +4,7 @@ package program
 import (
 	"bufio"
 	"bytes"
+	"fmt"
 	"io"
 	"os/exec"
 	"path/filepath"
@@ -14,6 +15,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idem/internal/race"
 )
 
 // Names are the examples, as `go run ./examples/...` names them.
@@ -24,7 +27,7 @@ var Names = []string{"gin", "echo", "echo5", "fiber", "fiber3", "nethttp"}
 func Build(t *testing.T, from string, names ...string) string {
 	t.Helper()
 	dir := t.TempDir()
-	args := append([]string{"build", "-o", dir + string(filepath.Separator)}, buildFlags...)
+	args := []string{"build", "-o", dir + string(filepath.Separator), fmt.Sprintf("-race=%t", race.Enabled)}
 	for _, name := range names {
 		args = append(args, "./"+name)
 	}

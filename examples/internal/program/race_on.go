@@ -1,6 +1,0 @@
-//go:build race
-
-package program
-
-// buildFlags builds the programs as the test is built.
-var buildFlags = []string{"-race"}
