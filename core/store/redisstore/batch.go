@@ -25,17 +25,21 @@ type batcher struct {
 
 	mu    sync.Mutex
 	open  *batch // the one that commands can be added to; nil: none
+	free  []*batch
 	timer *time.Timer
 }
 
 // batch is the commands that are sent together.
 type batch struct {
+	batcher  *batcher
 	commands []Command
 	flights  []*flight // whose they are, in their order
 	left     bool      // a caller has gone
+	lead     func()    // the method leads, allocated once
 }
 
-var batches = sync.Pool{New: func() any { return &batch{commands: make([]Command, 0, batchMax)} }}
+// freeMax is how many batches that are done a batcher keeps, to be used again.
+const freeMax = 8
 
 // batchMax is how many commands a batch has at most: callers have one or two. Nobody gets an answer before all have theirs.
 const batchMax = 32
@@ -80,10 +84,10 @@ func (b *batcher) add(f *flight) {
 	defer b.mu.Unlock()
 	o := b.open
 	if o == nil {
-		o = batches.Get().(*batch)
+		o = b.empty()
 		b.open = o
 		b.calls.wg.Add(2) // of a call that is under way
-		go b.lead(o)
+		go o.lead()
 		switch {
 		case b.turn != nil:
 		case b.timer == nil:
@@ -101,6 +105,18 @@ func (b *batcher) add(f *flight) {
 	}
 }
 
+// empty returns a batch without commands.
+func (b *batcher) empty() *batch {
+	if last := len(b.free) - 1; last >= 0 {
+		o := b.free[last]
+		b.free = b.free[:last]
+		return o
+	}
+	o := &batch{batcher: b, commands: make([]Command, 0, batchMax)}
+	o.lead = o.leads
+	return o
+}
+
 // leave ends a caller's wait. It reports false if the replies are there.
 func (b *batcher) leave(f *flight) bool {
 	b.mu.Lock()
@@ -112,8 +128,9 @@ func (b *batcher) leave(f *flight) bool {
 	return f.batch != nil
 }
 
-// lead sends o when all goroutines that are ready have run, unless somebody has done so.
-func (b *batcher) lead(o *batch) {
+// leads sends o when all goroutines that are ready have run, unless somebody has done so.
+func (o *batch) leads() {
+	b := o.batcher
 	defer b.calls.wg.Done()
 	if b.turn == nil {
 		runtime.Gosched()
@@ -164,10 +181,14 @@ func (b *batcher) send(o *batch) {
 			f.sent[i].Reply = o.commands[at+i].Reply
 		}
 		at += len(f.sent)
-		f.replies <- struct{}{}
+		f.replies <- struct{}{} // the flight is its caller's now
 	}
 	clear(o.commands)
 	clear(o.flights)
 	o.commands, o.flights, o.left = o.commands[:0], o.flights[:0], false
-	batches.Put(o)
+	b.mu.Lock()
+	if len(b.free) < freeMax {
+		b.free = append(b.free, o)
+	}
+	b.mu.Unlock()
 }

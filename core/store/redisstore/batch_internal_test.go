@@ -45,7 +45,7 @@ func batcherOf(client Client) *batcher { return &batcher{Client: client, calls: 
 // The goroutine that leads a batch gets no turn, as in a process in which thousands of goroutines are ready.
 func withoutLead(client Client) (b *batcher, first *flight) {
 	b = batcherOf(client)
-	b.open = &batch{}
+	b.open = b.empty()
 	b.calls.wg.Add(1)
 	b.timer = time.AfterFunc(batchAge, b.sendOld)
 	first = newFlight()
@@ -83,7 +83,7 @@ func TestAnOldBatchIsSentByATimer(t *testing.T) {
 		assert.Equal(t, "first", first.sent[0].Text)
 
 		b.calls.wg.Add(1)
-		b.lead(o) // its turn, at last
+		o.leads() // its turn, at last
 		assert.Equal(t, []int{2}, client.commands)
 
 		_, first = withoutLead(client) // nobody joins
