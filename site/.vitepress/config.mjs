@@ -33,7 +33,7 @@ function links(md) {
       const href = token.type === 'link_open' && token.attrGet('href')
       if (!href || /^([a-z]+:|#)/.test(href)) continue
       const [file, hash] = href.split('#')
-      const to = path.relative(copies, path.resolve(path.dirname(env.realPath), file))
+      const to = path.relative(copies, path.resolve(path.dirname(env.realPath ?? env.path), file))
       if (!existsSync(path.join(root, to))) throw new Error(`${env.relativePath} links to ${href}, which is not there`)
       const page = to === 'README.md' ? '/' : /^docs\/[^/]*\.md$/.test(to) ? '/' + to.slice('docs/'.length) : undefined
       token.attrSet('href', (page ?? `${repository}/blob/main/${to}`) + (hash ? '#' + hash : ''))
