@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,6 +15,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idem/core/storetest"
 )
 
 // trial is what clients ask for under one fault, what they are told, and what really
@@ -21,6 +25,7 @@ type trial struct {
 	t      *testing.T
 	ledger *ledger
 	client *http.Client
+	trace  string // the file with the calls that processes make of their store
 
 	mu      sync.Mutex
 	during  func(operation string, attempt uint64) // called by a handler after it has written into the ledger
@@ -32,8 +37,15 @@ type trial struct {
 func newTrial(t *testing.T) *trial {
 	transport := &http.Transport{MaxIdleConnsPerHost: 1000}
 	t.Cleanup(transport.CloseIdleConnections)
-	return &trial{t: t, ledger: &ledger{runs: map[string][]uint64{}}, client: &http.Client{Transport: transport, Timeout: patience},
-		paid: map[string]bool{}, bodies: map[string]string{}}
+	tr := &trial{t: t, ledger: &ledger{runs: map[string][]uint64{}}, client: &http.Client{Transport: transport, Timeout: patience},
+		trace: filepath.Join(t.TempDir(), "trace"), paid: map[string]bool{}, bodies: map[string]string{}}
+	t.Cleanup(func() { // when all processes have ended
+		if trace, err := os.Open(tr.trace); err == nil {
+			assert.NoError(t, storetest.CheckTrace(trace))
+			_ = trace.Close()
+		}
+	})
+	return tr
 }
 
 // while sets what happens in the middle of a handler. Nil means nothing.
