@@ -25,7 +25,7 @@ type trial struct {
 	t      *testing.T
 	ledger *ledger
 	client *http.Client
-	trace  string // the file with the calls that processes make of their store
+	trace  string // see traced
 
 	mu      sync.Mutex
 	during  func(operation string, attempt uint64) // called by a handler after it has written into the ledger
@@ -37,15 +37,23 @@ type trial struct {
 func newTrial(t *testing.T) *trial {
 	transport := &http.Transport{MaxIdleConnsPerHost: 1000}
 	t.Cleanup(transport.CloseIdleConnections)
-	tr := &trial{t: t, ledger: &ledger{runs: map[string][]uint64{}}, client: &http.Client{Transport: transport, Timeout: patience},
-		trace: filepath.Join(t.TempDir(), "trace"), paid: map[string]bool{}, bodies: map[string]string{}}
-	t.Cleanup(func() { // when all processes have ended
-		if trace, err := os.Open(tr.trace); err == nil {
-			assert.NoError(t, storetest.CheckTrace(trace))
-			_ = trace.Close()
-		}
-	})
-	return tr
+	return &trial{t: t, ledger: &ledger{runs: map[string][]uint64{}}, client: &http.Client{Transport: transport, Timeout: patience},
+		paid: map[string]bool{}, bodies: map[string]string{}}
+}
+
+// traced returns the file for the calls that processes make of their store, which are checked when all have ended.
+func (tr *trial) traced() (path string) {
+	if tr.trace == "" {
+		tr.trace = filepath.Join(tr.t.TempDir(), "trace")
+		tr.t.Cleanup(func() {
+			trace, err := os.Open(tr.trace)
+			if assert.NoError(tr.t, err) {
+				assert.NoError(tr.t, storetest.CheckTrace(trace))
+				assert.NoError(tr.t, trace.Close())
+			}
+		})
+	}
+	return tr.trace
 }
 
 // while sets what happens in the middle of a handler. Nil means nothing.

@@ -80,7 +80,7 @@ func serve() error {
 	}
 
 	guarded := store
-	if *trace != "" && *framework != "" {
+	if *trace != "" {
 		file, err := os.OpenFile(*trace, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 		if err != nil {
 			return err
