@@ -191,17 +191,23 @@ func answered(name string, a answer) traceLine {
 	return line
 }
 
-// call is the call that begins with the line.
+// parseID reads an id of a line; empty text is none.
+func parseID(text string) (store.ID, error) {
+	if text == "" {
+		return store.ID{}, nil
+	}
+	return store.ParseID(text)
+}
+
+// asCall is the call that begins with the line.
 func (l *traceLine) asCall() (c call, err error) {
-	owner, err := store.ParseID(l.Owner)
+	owner, err := parseID(l.Owner)
 	if err != nil {
 		return c, err
 	}
-	var id store.ID
-	if l.ID != "" {
-		if id, err = store.ParseID(l.ID); err != nil {
-			return c, err
-		}
+	id, err := parseID(l.ID)
+	if err != nil {
+		return c, err
 	}
 	c = call{method: l.Method, owner: store.Owner(owner), lease: l.Lease, retention: l.Retention, known: l.Known, goesOn: l.GoesOn,
 		to: l.To, result: string(l.Bytes), from: l.At, till: math.MaxInt64}
@@ -236,17 +242,13 @@ func (l *traceLine) asAnswer() (a answer, err error) {
 	}
 	a.grant = store.Grant{State: state, Attempt: l.Attempt, Free: l.Free, Expired: l.Expired, Fingerprint: string(l.Fingerprint),
 		Remaining: l.Remaining}
-	if l.ID != "" {
-		if a.grant.ID, err = store.ParseID(l.ID); err != nil {
-			return a, err
-		}
-	}
+	a.grant.ID, err = parseID(l.ID)
 	if state == store.Acquired {
 		a.grant.Steps = l.Bytes
 	} else {
 		a.grant.Result = l.Bytes
 	}
-	return a, nil
+	return a, err
 }
 
 // CheckTrace reads what [Traced] has written, and returns nil if the calls under each key can be put in an order in which a store that
@@ -291,8 +293,11 @@ func CheckTrace(trace io.Reader) error {
 		}
 		a, err := line.asAnswer()
 		at, ok := begun[line.Call]
-		if !ok || err != nil {
-			return fmt.Errorf("storetest: line %d of the trace: an answer to a call that has not begun, or none: %w", n, err)
+		if !ok {
+			err = fmt.Errorf("no call %q has begun", line.Call)
+		}
+		if err != nil {
+			return fmt.Errorf("storetest: line %d of the trace: %w", n, err)
 		}
 		op := &histories[at.key][at.at]
 		c := op.Input.(call)
