@@ -21,7 +21,7 @@ inline carry(what, heard) {		/* the store carries out a call of claim c in one s
 	:: what == Acquire && (state == absent || takes) ->
 		promise(1, live == 0); promise(2, attempt + 1 > last); promise(7, !uncertain || last == 0);
 		claims++; c = claims; owner = c; live = c; attempt++; last = attempt; state = running; passed = false; a = acquired
-	:: what == Acquire && state != absent && !takes -> a = (lapsed -> abandoned : state); c = (state == done -> result : 0)
+	:: what == Acquire && state != absent && !takes -> a = (lapsed -> abandoned : state); c = (state == done && heard -> result : 0)
 	:: what == Renew && mine -> passed = false; a = ok
 	:: what == Complete && mine -> promise(3, owner == c); state = done; result = c; stored = c; live = 0; a = ok
 	:: what == Release && mine && attempt == 1 -> state = absent; attempt = 0; last = 0; owner = 0; live = 0; passed = false; a = ok
