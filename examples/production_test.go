@@ -23,6 +23,7 @@ func TestProduction(t *testing.T) {
 	const secret = "0123456789abcdef0123456789abcdef"
 	t.Setenv("JWT_SECRET", secret)
 	t.Setenv("OPERATOR_PASSWORD", "hidden")
+	t.Setenv("IDEM_SECRET", "fedcba9876543210fedcba9876543210")
 	collector := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	t.Cleanup(collector.Close)
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector.URL)
@@ -113,8 +114,8 @@ func TestProduction(t *testing.T) {
 			}
 			status, metrics := get("/metrics", "")
 			require.Equal(t, 200, status)
-			require.Contains(t, metrics,
-				`idem_operations_total{http_request_method="POST",http_route="/payments",idem_outcome="replayed",idem_policy="client-key"} 1`)
+			require.Contains(t, metrics, `idem_operations_total{http_request_method="POST",http_route="/payments",`+
+				`idem_outcome="replayed",idem_policy="client-key"} 1`)
 			status, _ = get("/admin/idempotency/", "wrong")
 			require.Equal(t, 401, status)
 			status, page := get("/admin/idempotency/", "hidden")

@@ -1,7 +1,5 @@
 // Command production is a payment service to copy: Gin, JWT, Redis or PostgreSQL, metrics, traces, logs, the operators' page, and an
-// orderly shutdown. docs/production.md explains it.
-//
-//	JWT_SECRET=… OPERATOR_PASSWORD=… go run ./examples/production -store redis://127.0.0.1:6379
+// orderly shutdown. It needs JWT_SECRET, OPERATOR_PASSWORD and IDEM_SECRET in its environment. docs/production.md explains it.
 package main
 
 import (
@@ -46,7 +44,7 @@ func main() {
 	url := flag.String("store", "redis://127.0.0.1:6379", "`URL` of Redis or PostgreSQL")
 	bank := flag.String("bank", "http://127.0.0.1:8081/charges", "`URL` of the bank, which honours an Idempotency-Key")
 	flag.Parse()
-	secret, password := os.Getenv("JWT_SECRET"), os.Getenv("OPERATOR_PASSWORD")
+	secret, password, derived := os.Getenv("JWT_SECRET"), os.Getenv("OPERATOR_PASSWORD"), os.Getenv("IDEM_SECRET")
 	if len(secret) < 32 || password == "" {
 		log.Fatal("set JWT_SECRET, of at least 32 bytes, and OPERATOR_PASSWORD")
 	}
@@ -60,9 +58,11 @@ func main() {
 		Store:        openStore(ctx, *url),
 		User:         ginidem.UserFromContext("token"), // the issuer and the subject of the JWT
 		Observe:      core.Observers(core.LogEvents(slog.Default(), slog.LevelInfo), metrics.Observe, telemetry.Observe),
+		Secrets:      []core.Secret{{Name: "2026", Key: []byte(derived)}}, // of the keys that the bank gets: see pay
 		ObserveStore: metrics.ObserveStore,
 		Remark:       otelidem.Remark, // links a replay to the trace of the run
 	}))
+	gin.SetMode(gin.ReleaseMode)
 	order := func(c *gin.Context) { c.JSON(http.StatusCreated, gin.H{"order_id": rand.Text()}) }
 	r := gin.New()
 	r.Use(gin.Recovery(), authenticate([]byte(secret)))
