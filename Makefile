@@ -97,6 +97,10 @@ bench-compare: ## say with benchstat what has changed since OLD=file (measured a
 mutate: backends ## change the code of released packages in sixty places, one at a time, and say which changes no test catches (MUTATEFLAGS="-n 200 -seed x")
 	@cd benchmarks && IDEM_REQUIRE_BACKENDS=1 $(GO) run ./cmd/mutate $(MUTATEFLAGS)
 
+.PHONY: site
+site: ## build the site of README and docs into site/dist; a dead link is an error. Needs Node.js 18 or later
+	@cd site && npm ci --no-audit --no-fund --silent && npx vitepress build
+
 .PHONY: ci
 ci: ## do what the continuous integration does
 	@.ci/run

@@ -2,8 +2,6 @@ package docs_test
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -44,14 +42,14 @@ func TestCode(t *testing.T) {
 		"../amqpidem/example_test.go", "../watermillidem/example_test.go", "../grpcidem/example_test.go", "../connectidem/example_test.go",
 		"../goredisidem/example_test.go", "../valkeyidem/example_test.go",
 		"../mcpidem/example_test.go", "../mcpgoidem/example_test.go",
-		"../idemclient/example_test.go", "../examples/shop/limit.go", "../ginidem/example_webhooks_test.go",
+		"../idemclient/example_test.go", "../examples/shop/limit.go", "../examples/production/main.go", "../ginidem/example_webhooks_test.go",
 		"../sign/example_scheme_test.go"} {
 		sources += unindented(page(t, name)) + "\n"
 	}
 	for name, count := range map[string]int{
 		"agents.md": 2, "clients.md": 4, "duplicates.md": 1, "messages.md": 4, "migrating.md": 4, "mounting.md": 6,
 		"operating.md": 1,
-		"policies.md":  5, "problems.md": 4, "production.md": 2, "profiles.md": 1, "rpc.md": 3, "sealing.md": 1,
+		"policies.md":  5, "problems.md": 4, "production.md": 3, "profiles.md": 1, "rpc.md": 3, "sealing.md": 1,
 		"signing.md": 3, "steps.md": 6, "stores.md": 9, "testing.md": 3, "tokens.md": 9, "webhooks.md": 2,
 	} {
 		blocks := strings.Split(page(t, name), "```go\n")[1:]
@@ -210,21 +208,6 @@ func _(ctx context.Context, engine *core.Engine, messageID string, mailer interf
 		return mailer.Send(ctx, messageID)
 	})
 	return result, err
-}
-
-// production.md
-
-func _(engine *core.Engine, server *http.Server) error {
-	ctx, stop := context.WithTimeout(context.Background(), 20*time.Second)
-	defer stop()
-	err := errors.Join(engine.Drain(ctx), server.Shutdown(ctx))
-	return err
-}
-
-func _(engine *core.Engine, mux *http.ServeMux) {
-	mux.HandleFunc("GET /health", func(w http.ResponseWriter, _ *http.Request) {
-		fmt.Fprintln(w, "unsettled runs:", engine.Unsettled()) // 200 whatever the number is
-	})
 }
 
 // signing.md

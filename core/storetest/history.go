@@ -25,9 +25,10 @@ import (
 // its return, in which one client alone would have got the same answers: that is
 // what "each call is one atomic step" means.
 //
-// Time enters as what may have happened. A lease and a retention are each either so
-// long that they stand, or brief, and then they may have passed whenever a later call
-// says so. A record whose retention has passed is forgotten: the next claim begins anew.
+// Time enters as what may have happened. A lease and a retention stand as long as they must, as the moments say at
+// which calls began and returned; from then on they may have passed whenever a later call says so. The clients of the
+// suite note no moments: their leases and retentions are either so long that they stand, or brief. A record whose
+// retention has passed is forgotten: the next claim begins anew.
 //
 // A call that failed may have taken effect, at any moment since it began, or not at
 // all. In its history it never returns. Under faults results are forgotten and
@@ -39,7 +40,7 @@ const (
 	// openCalls is how many calls of unknown outcome a key may gather before the
 	// clients leave it alone: each doubles the orders that have to be tried.
 	openCalls = 8
-	// briefly is the longest brief lease or retention.
+	// briefly is the longest brief lease or retention, and how early a store's clock may end one.
 	briefly = 2 * time.Millisecond
 	// callTimeout is what a call is given while the store is disturbed: more than a store's client waits for
 	// a connection that is silent. A claim that was given up, and made, is released later: a second step.
@@ -48,15 +49,19 @@ const (
 
 // call is what a client asks of a key.
 type call struct {
-	method    string // of store.Store, or "Change", "Checkpoint" or "Fail"; "" marks the end of the history
+	method    string // of store.Store, or "Change", "Checkpoint", "Fail" or "Outlive"; "" marks the end of the history
 	claim     store.Claim
 	owner     store.Owner
 	lease     time.Duration
 	retention time.Duration
-	result    string // or the steps of a Checkpoint
-	goesOn    bool   // of a Fail
+	known     time.Duration // of an Outlive
+	result    string        // or the steps of a Checkpoint
+	goesOn    bool          // of a Fail
 	expected  store.Record
 	to        store.State // of a Change
+	remark    string      // of a Change
+	from      int64       // when it began, and
+	till      int64       // returned, in nanoseconds; 0: nobody has noted it; [math.MaxInt64]: it has not
 }
 
 // answer is what it gets.
@@ -83,10 +88,14 @@ type keyState struct {
 	id          store.ID
 	fingerprint string
 	lease       leaseState
-	fleeting    bool // the retention is brief
-	free        bool // without an owner: any claim gets it; with one: it was so before the claim
-	uncertain   bool // and the claim of it is a takeover
-	kept        bool // it has kept its operation
+	stands      int64         // until then the lease has surely not passed, or it ended then
+	passes      int64         // from then on it surely has
+	retention   time.Duration // from the end of the lease, or of the run
+	known       time.Duration // for so long, at the end of the retention, without the result
+	fleeting    bool          // the retention may have passed
+	free        bool          // without an owner: any claim gets it; with one: it was so before the claim
+	uncertain   bool          // and the claim of it is a takeover
+	kept        bool          // it has kept its operation
 	done        bool
 	result      string
 	steps       string
@@ -101,11 +110,44 @@ const (
 	leasePassed                   // it has been seen to have passed
 )
 
-func leaseOf(d time.Duration) leaseState {
-	if d > briefly {
-		return leaseStands
+// forAges is more than any span: beyond it moments could overflow.
+const forAges = 1 << 60
+
+// leased returns r with a lease of d that c has given it.
+func (r keyState) leased(c call, d time.Duration) keyState {
+	d = min(d, forAges)
+	stands := c.from + int64(max(d-briefly, 0))
+	switch {
+	case c.till == math.MaxInt64 && r.stands > 0: // all renewals that may have been made are alike
+		r.stands, r.passes = min(r.stands, stands), math.MaxInt64
+	case c.till == math.MaxInt64 || c.till == 0:
+		r.stands, r.passes = stands, math.MaxInt64
+	default:
+		r.stands, r.passes = stands, c.till+int64(d+briefly)
 	}
-	return leaseBrief
+	r.lease = leaseBrief
+	return r
+}
+
+// metBy returns r as c may find it.
+func (r keyState) metBy(c call) keyState {
+	switch {
+	case r.attempt == 0:
+		return r
+	case r.lease == leasePassed || c.from > r.passes:
+		r.lease = leasePassed
+	case c.till < r.stands:
+		r.lease = leaseStands
+	default:
+		r.lease = leaseBrief
+	}
+	r.fleeting = r.mayBeOver(c, r.retention)
+	return r
+}
+
+// mayBeOver reports whether c may find that d has passed since the end of the lease, or of the run.
+func (r keyState) mayBeOver(c call, d time.Duration) bool {
+	return c.till >= r.stands+int64(min(d, forAges)-briefly)
 }
 
 // mayBeForgotten reports whether there may be no record any more.
@@ -127,19 +169,20 @@ func (c call) after(r keyState) keyState {
 	case c.method == "Change" && c.to == 0:
 		return keyState{}
 	case c.method == "Change" && c.to == store.Free:
-		r.owner, r.lease, r.free, r.uncertain = store.Owner{}, leasePassed, true, true
+		r.owner, r.lease, r.stands, r.free, r.uncertain = store.Owner{}, leasePassed, c.from, true, true
 	case c.method == "Renew":
-		r.lease = leaseOf(c.lease)
+		r = r.leased(c, c.lease)
 	case c.method == "Checkpoint":
 		if c.result[:min(8, len(c.result))] > r.steps[:min(8, len(r.steps))] { // else it comes late
 			r.steps = c.result
 		}
-	case c.method == "Complete" && c.retention > 0, c.method == "Change":
-		r.done, r.result, r.fleeting, r.steps = true, c.result, c.retention <= briefly, ""
+	case c.method == "Complete" && c.retention > 0, c.method == "Outlive", c.method == "Change":
+		r.done, r.result, r.steps = true, c.result, ""
+		r.stands, r.retention, r.known = c.from, c.retention+c.known, c.known
 	case r.attempt == 1 && c.method != "Abandon" && !c.goesOn:
 		return keyState{}
 	default: // Abandon, a Fail that goes on, or the end of a later attempt
-		r.owner, r.lease = store.Owner{}, leasePassed
+		r.owner, r.lease, r.stands = store.Owner{}, leasePassed, c.from
 		switch {
 		case c.goesOn:
 			r.uncertain = r.uncertain || r.attempt > 1 && !r.free
@@ -158,9 +201,8 @@ func (c call) after(r keyState) keyState {
 func (c call) claimed(r keyState) keyState {
 	next := keyState{
 		attempt: r.attempt + 1, free: r.isFree(), uncertain: r.isFree() && r.uncertain, kept: r.isFree() && r.kept, id: r.id,
-		steps: r.steps, owner: c.claim.Owner, fingerprint: c.claim.Fingerprint, lease: leaseOf(
-			c.claim.Lease), fleeting: c.claim.Retention <= briefly,
-	}
+		steps: r.steps, owner: c.claim.Owner, fingerprint: c.claim.Fingerprint, retention: c.claim.Retention,
+	}.leased(c, c.claim.Lease)
 	if next.id == (store.ID{}) || r.fingerprint != c.claim.Fingerprint {
 		next.id, next.kept, next.steps = c.claim.ID, false, ""
 	}
@@ -193,6 +235,7 @@ func (c call) holds(r keyState) bool {
 
 // step reports whether c can be answered with a in state r, and the state then.
 func (c call) step(r keyState, a answer) (bool, keyState) {
+	r = r.metBy(c)
 	switch {
 	case c.method == "":
 		r.over = true
@@ -231,19 +274,27 @@ func (c call) step(r keyState, a answer) (bool, keyState) {
 		return may && g.Attempt == next.attempt && g.Free == (next.free && !next.uncertain) && g.ID == next.id &&
 			string(g.Steps) == next.steps && g.Fingerprint == "" && len(g.Result) == 0, next
 	}
-	if r.attempt == 0 || g.Attempt != r.attempt || g.ID != r.id || g.Fingerprint != r.fingerprint || string(g.Result) != r.result {
+	result := r.result
+	if g.Expired {
+		result = ""
+	}
+	if r.attempt == 0 || g.Attempt != r.attempt || g.ID != r.id || g.Fingerprint != r.fingerprint || string(g.Result) != result {
 		return false, r
 	}
-	remains := g.Remaining > long/2
+	noted, remains := c.till > 0, g.Remaining > long/2
 	switch g.State {
 	case store.Running:
+		if noted {
+			return !r.done && r.lease != leasePassed && c.from+int64(g.Remaining) <= r.passes, r
+		}
 		return !r.done && r.lease != leasePassed && remains == (r.lease == leaseStands), r
 	case store.Abandoned:
-		may := !r.done && r.lease != leaseStands && !c.mayTakeOver(r) && remains == !r.fleeting
+		may := !r.done && r.lease != leaseStands && !c.mayTakeOver(r) && (noted || remains == !r.fleeting)
 		r.lease = leasePassed
 		return may, r
 	case store.Done:
-		return r.done && remains == !r.fleeting, r
+		expired := !g.Expired || r.known > 0 && r.mayBeOver(c, r.retention-r.known)
+		return r.done && expired && (noted || remains == !r.fleeting), r
 	}
 	return false, r
 }
@@ -330,8 +381,8 @@ func (c call) String() string {
 			c.expected.State, c.to, c.retention)
 	case "Renew":
 		return fmt.Sprintf("Renew by %x for %v", c.owner[:3], c.lease)
-	case "Complete":
-		return fmt.Sprintf("Complete by %x with %q for %v", c.owner[:3], c.result, c.retention)
+	case "Complete", "Outlive":
+		return fmt.Sprintf("%s by %x with %q for %v", c.method, c.owner[:3], c.result, c.retention)
 	case "Checkpoint":
 		return fmt.Sprintf("Checkpoint by %x of %q", c.owner[:3], c.result)
 	case "Fail":
@@ -417,7 +468,9 @@ func (sc *concurrentRun) call(client int, records store.Store, when int) bool {
 		}
 	}
 	op := porcupine.Operation{ClientId: client, Input: c, Call: sc.tick()}
-	a := c.on(sc.s.Context(), timeout, records, key)
+	ctx, cancel := context.WithTimeout(sc.s.Context(), timeout)
+	a := c.on(ctx, records, key)
+	cancel()
 	sc.note(key, op, a)
 
 	switch {
@@ -553,9 +606,7 @@ func (sc *concurrentRun) draw() (key string, c call, number int, ok bool) {
 }
 
 // on makes the call.
-func (c call) on(ctx context.Context, timeout time.Duration, store store.Store, key string) (a answer) {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
+func (c call) on(ctx context.Context, store store.Store, key string) (a answer) {
 	switch c.method {
 	case "Acquire":
 		a.grant, a.err = store.Acquire(ctx, key, c.claim)
@@ -571,6 +622,8 @@ func (c call) on(ctx context.Context, timeout time.Duration, store store.Store, 
 		a.err = store.Capabilities().Checkpoint(ctx, key, c.owner, []byte(c.result))
 	case "Fail":
 		a.err = store.Capabilities().Fail(ctx, key, c.owner, c.goesOn)
+	case "Outlive":
+		a.err = store.Capabilities().Outlive(ctx, key, c.owner, []byte(c.result), c.retention, c.known)
 	default:
 		a.err = store.Abandon(ctx, key, c.owner)
 	}
@@ -578,7 +631,7 @@ func (c call) on(ctx context.Context, timeout time.Duration, store store.Store, 
 }
 
 func (c call) asChange() store.Change {
-	return store.Change{To: c.to, Result: []byte(c.result), Retention: c.retention}
+	return store.Change{To: c.to, Result: []byte(c.result), Retention: c.retention, Remark: c.remark}
 }
 
 func (sc *concurrentRun) note(key string, op porcupine.Operation, a answer) {
@@ -642,7 +695,7 @@ func sortOf(op porcupine.Operation) string {
 
 // checkHistories checks that what concurrent clients see can be put in order.
 func checkHistories(s *env) {
-	store := s.spread()
+	store, checkTrace := s.traced(s.spread())
 	met := map[string]int{}
 	for round := range s.rounds() / 2 {
 		s.runClients(fmt.Sprint("round ", round), 2, 10, store, nil).check(met)
@@ -650,6 +703,7 @@ func checkHistories(s *env) {
 			return
 		}
 	}
+	checkTrace()
 	sorts := []string{
 		"Acquire: acquired", "Acquire: takeover", "Acquire: running", "Acquire: abandoned", "Acquire: done",
 		"Renew: ok", "Renew: lost", "Complete: ok", "Complete: lost", "Release: ok", "Release: lost",
@@ -673,7 +727,7 @@ func checkHistories(s *env) {
 
 // checkFaultyHistories does so while the store is disturbed.
 func checkFaultyHistories(s *env) {
-	store := s.spread()
+	store, checkTrace := s.traced(s.spread())
 	met := map[string]int{}
 	for round := range s.rounds() / 4 {
 		s.runClients(fmt.Sprint("round ", round), 4, 15, store, s.disturb).check(met)
@@ -681,6 +735,7 @@ func checkFaultyHistories(s *env) {
 			return
 		}
 	}
+	checkTrace()
 	calls := 0
 	for _, n := range met {
 		calls += n

@@ -26,6 +26,7 @@ type plantedStore struct {
 type plantedRecords struct {
 	mu       sync.Mutex
 	clock    *Clock
+	ticks    bool // the clock is the machine's
 	begun    time.Time
 	now      time.Duration // of the call
 	records  map[string]*plantedRecord
@@ -405,6 +406,9 @@ func (s plantedInspector) Change(ctx context.Context, key string, expected store
 
 // at returns the record under key, if it stands now.
 func (s *plantedRecords) at(key string) *plantedRecord {
+	if s.ticks {
+		s.clock.Advance(time.Since(s.clock.Now()))
+	}
 	s.now = s.clock.Now().Sub(s.begun)
 	r := s.records[key]
 	if r == nil || r.end <= s.now {

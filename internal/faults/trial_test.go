@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,6 +15,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idem/core/storetest"
 )
 
 // trial is what clients ask for under one fault, what they are told, and what really
@@ -21,6 +25,7 @@ type trial struct {
 	t      *testing.T
 	ledger *ledger
 	client *http.Client
+	trace  string // see traced
 
 	mu      sync.Mutex
 	during  func(operation string, attempt uint64) // called by a handler after it has written into the ledger
@@ -34,6 +39,21 @@ func newTrial(t *testing.T) *trial {
 	t.Cleanup(transport.CloseIdleConnections)
 	return &trial{t: t, ledger: &ledger{runs: map[string][]uint64{}}, client: &http.Client{Transport: transport, Timeout: patience},
 		paid: map[string]bool{}, bodies: map[string]string{}}
+}
+
+// traced returns the file for the calls that processes make of their store, which are checked when all have ended.
+func (tr *trial) traced() (path string) {
+	if tr.trace == "" {
+		tr.trace = filepath.Join(tr.t.TempDir(), "trace")
+		tr.t.Cleanup(func() {
+			trace, err := os.Open(tr.trace)
+			if assert.NoError(tr.t, err) {
+				assert.NoError(tr.t, storetest.CheckTrace(trace))
+				assert.NoError(tr.t, trace.Close())
+			}
+		})
+	}
+	return tr.trace
 }
 
 // while sets what happens in the middle of a handler. Nil means nothing.

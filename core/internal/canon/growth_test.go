@@ -239,8 +239,8 @@ func length(in canon.Input) int {
 func TestGrowth(t *testing.T) {
 	const counting = "IDEM_COUNT_WORK"
 	if os.Getenv(counting) == "" {
-		cmd := exec.Command("go", "test", "-count=1", "-vet=off", fmt.Sprintf("-race=%t", race.Enabled), fmt.Sprintf("-v=%t", testing.Verbose()),
-			"-overlay="+instrumented(t), "-run=^TestGrowth$", ".")
+		cmd := exec.Command("go", "test", "-count=1", "-vet=off", fmt.Sprintf("-race=%t", race.Enabled),
+			fmt.Sprintf("-v=%t", testing.Verbose()), "-overlay="+instrumented(t), "-run=^TestGrowth$", ".")
 		cmd.Env = append(os.Environ(), counting+"=1")
 		out, err := cmd.CombinedOutput()
 		t.Logf("%s", out)

@@ -1,6 +1,7 @@
 package simulator
 
 import (
+	"bytes"
 	"cmp"
 	"flag"
 	"fmt"
@@ -16,7 +17,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/idem-go/idem/core/internal/jitter"
+	"github.com/idem-go/idem/core/storetest"
 	"github.com/idem-go/idem/internal/race"
 )
 
@@ -209,6 +213,31 @@ func TestRandomSchedules(t *testing.T) {
 				if len(w.broken) > 0 {
 					report(t, s, taken)
 				}
+			}
+		})
+	}
+}
+
+// TestTraces plays some schedules of each scenario, and checks what the processes ask the store and are told.
+func TestTraces(t *testing.T) {
+	for i, s := range scenarios {
+		if s.failovers {
+			continue // its store does not keep its contract
+		}
+		t.Run(s.name, func(t *testing.T) {
+			t.Parallel()
+			random, noted := rand.New(rand.NewPCG(5, uint64(i))), *s
+			for range schedules() / 50 {
+				var trace bytes.Buffer
+				taken, rate := schedule{}, random.Float64()/3
+				noted.calls = &trace
+				noted.play(t, func(at, n int) int {
+					if random.Float64() < rate {
+						taken[at] = random.IntN(n)
+					}
+					return taken[at]
+				})
+				require.NoError(t, storetest.CheckTrace(&trace), "-schedule=%s:%s", s.name, taken)
 			}
 		})
 	}

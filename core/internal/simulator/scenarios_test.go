@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"time"
 
 	"github.com/idem-go/idem/core"
@@ -30,9 +31,10 @@ type scenario struct {
 
 	uncertain, failOpen, rejects, forgets, keepsFailures, chosen bool // what the policy says
 	keeps, outlives                                              time.Duration
-	deaf                                                         bool // handlers ignore their contexts
-	polls                                                        bool // the store can't be watched
-	failovers, refusing                                          bool // what may also become of calls
+	deaf                                                         bool      // handlers ignore their contexts
+	polls                                                        bool      // the store can't be watched
+	failovers, refusing                                          bool      // what may also become of calls
+	calls                                                        io.Writer // gets the calls of the processes, as a trace
 }
 
 // client is a caller. The fields behind name are what a scenario says of it.

@@ -15,6 +15,7 @@ import (
 	"github.com/idem-go/idem/core/operations"
 	"github.com/idem-go/idem/core/store"
 	"github.com/idem-go/idem/core/store/memstore"
+	"github.com/idem-go/idem/core/storetest"
 )
 
 const (
@@ -119,7 +120,11 @@ func newWorld(s *scenario, choose func(at, n int) int, traced bool) *world {
 	for i := range cmp.Or(s.processes, 2) {
 		p := &process{world: w, number: i, events: map[string]*runEvents{}}
 		p.gone, p.die = context.WithCancel(context.Background())
-		p.engine = core.MustNew(core.Config{Store: link{p}, Service: "shop", User: core.UserFromHeader("X-User"),
+		var records store.Store = link{p}
+		if s.calls != nil {
+			records = storetest.Traced(records, p)
+		}
+		p.engine = core.MustNew(core.Config{Store: records, Service: "shop", User: core.UserFromHeader("X-User"),
 			StoreTimeout: storeTimeout,
 			Observe:      p.observe, Secrets: []core.Secret{{Name: "one", Key: []byte("0123456789abcdef0123456789abcdef")}}})
 		p.ops, _ = operations.Of(p.engine, operations.Options{})
@@ -407,6 +412,16 @@ func (w *world) kill(p *process) {
 		}
 		return it.p == p
 	})
+}
+
+// Write writes a line of the trace of the process's calls. A process that is dead hears no answers.
+func (p *process) Write(line []byte) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.dead {
+		return len(line), nil
+	}
+	return p.calls.Write(line)
 }
 
 // mayDie reports whether there are others who go on.

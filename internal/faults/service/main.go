@@ -27,6 +27,7 @@ import (
 	"github.com/idem-go/idem/core/store"
 	"github.com/idem-go/idem/core/store/redisstore"
 	"github.com/idem-go/idem/core/store/sqlstore"
+	"github.com/idem-go/idem/core/storetest"
 	"github.com/idem-go/idem/httpidem"
 )
 
@@ -38,6 +39,7 @@ var (
 	timeout   = flag.Duration("timeout", 0, "the engine's StoreTimeout")
 	uncertain = flag.Bool("uncertain", false, "abandoned runs are not taken over")
 	bank      = flag.String("bank", "", "the URL that the handler calls")
+	trace     = flag.String("trace", "", "the file that gets the guard's calls of the store")
 )
 
 func main() {
@@ -77,7 +79,15 @@ func serve() error {
 		store, db = s, pool
 	}
 
-	engine, err := core.New(core.Config{Service: "shop", Store: store, StoreTimeout: *timeout,
+	guarded := store
+	if *trace != "" {
+		file, err := os.OpenFile(*trace, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+		if err != nil {
+			return err
+		}
+		guarded = storetest.Traced(store, file)
+	}
+	engine, err := core.New(core.Config{Service: "shop", Store: guarded, StoreTimeout: *timeout,
 		User: core.UserFromHeader("X-User"), Observe: observe,
 		Secrets: []core.Secret{{Name: "s1", Key: []byte("0123456789abcdef0123456789abcdef")}}})
 	if err != nil {
