@@ -93,7 +93,7 @@ type chaos struct {
 	ops       map[string]string   // operations, by the ids that their runs have
 	receipts  map[string]string   // the answers
 	uncertain map[string]bool     // operations without an answer, as it seems
-	story     map[string][]moment // of each operation
+	story     map[string][]moment // of each operation: what clients and handlers tell
 	wrong     map[string]string   // what is wrong with operations
 	struck    []moment            // the faults
 	made      map[string]int      // how many, by target and kind
@@ -109,7 +109,7 @@ type moment struct {
 
 func newChaos(t *testing.T, out io.Writer, seed uint64, args ...string) *chaos {
 	name := fmt.Sprintf("chaos%08x", rand.Uint32()) // of the service: nothing of anybody else's is touched
-	c := &chaos{trial: newTrial(t), out: out, random: rand.New(rand.NewPCG(seed, 0)), program: theService(t), url: *chaosURL,
+	c := &chaos{trial: newTrial(t), out: out, random: rand.New(rand.NewPCG(seed, 0)), url: *chaosURL,
 		ops: map[string]string{}, receipts: map[string]string{}, uncertain: map[string]bool{}, story: map[string][]moment{},
 		wrong: map[string]string{}, made: map[string]int{}, under: map[string]bool{}}
 	c.client.Timeout = chaosTimeout * 3 / 2
@@ -122,7 +122,7 @@ func newChaos(t *testing.T, out io.Writer, seed uint64, args ...string) *chaos {
 	if c.url == "" {
 		of = *chaosStore
 		i := slices.IndexFunc(outageStores, func(s outageStore) bool { return s.flag == of })
-		require.GreaterOrEqual(t, i, 0, "no store is called %q", of)
+		require.True(t, i >= 0, "no store is called %q", of)
 		var fresh func(*testing.T) string
 		fresh, c.outages = outageStores[i].start(t)
 		c.url = fresh(t)
@@ -144,6 +144,7 @@ func newChaos(t *testing.T, out io.Writer, seed uint64, args ...string) *chaos {
 	}
 	c.args = append([]string{"-name", name, "-uncertain", "-retain", (*chaosTime + 10*time.Minute).String(), "-lease", chaosLease.String(),
 		"-timeout", chaosTimeout.String(), "-bank", bank(t, c.called)}, args...)
+	c.program = theService(t)
 	for i := range c.processes {
 		require.NoError(t, c.start(i))
 	}
@@ -281,12 +282,12 @@ func (c *chaos) strikes() (all [][]strike) {
 			})
 		}
 	}
-	var server []strike
+	var store []strike
 	for _, o := range c.outages {
-		server = append(server, strike{"server", o.name, func() func() { return o.begin(c.t, c.url) }})
+		store = append(store, strike{"store", o.name, func() func() { return o.begin(c.t, c.url) }})
 	}
-	if server != nil {
-		all = append(all, server)
+	if store != nil {
+		all = append(all, store)
 	}
 	return all
 }
@@ -295,7 +296,7 @@ func (c *chaos) strikes() (all [][]strike) {
 func (c *chaos) restart(i int, link string) {
 	for {
 		err := io.ErrNoProgress
-		if !c.busy(link) && !c.busy("server") {
+		if !c.busy(link) && !c.busy("store") {
 			err = c.start(i)
 		}
 		if err == nil {

@@ -160,7 +160,7 @@ func launch(tr *trial, program string, skew time.Duration, args ...string) (*pro
 	t.Cleanup(func() {
 		p.kill()
 		if t.Failed() {
-			t.Logf("%v: %s", args, stderr.String())
+			t.Logf("%s: %s", args[len(args)-1], stderr.String()) // not all: a URL may have a password
 		}
 	})
 	lines := bufio.NewScanner(stdout)
