@@ -79,10 +79,10 @@ func cases(t *testing.T, list string) {
 		rules := regexp.MustCompile(`"[^"]+"`).FindAllString(of, -1)
 		assert.NotEmpty(t, append(names, rules...), of)
 		for _, name := range names {
-			assert.Contains(t, sources, "\nfunc "+name+"(", where)
+			assert.True(t, strings.Contains(sources, "\nfunc "+name+"("), "%s has no %s", where, name)
 		}
 		for _, rule := range rules {
-			assert.Contains(t, sources, rule, where)
+			assert.True(t, strings.Contains(sources, rule), "%s has no case %s", where, rule)
 		}
 	}
 }
