@@ -66,6 +66,14 @@ lint: ## check formatting, widths of lines, go vet, staticcheck, errcheck, and h
 	$(GO) run $(GOCOGNIT) .
 	@if command -v shellcheck >/dev/null; then shellcheck .ci/run .ci/long scripts/* examples/clients/*.sh; fi
 
+STORE    ?= redis
+DURATION ?= 1m
+
+.PHONY: chaos
+chaos: ## kill, freeze and cut off processes of a service, and the server of STORE (redis, valkey, postgres, mysql, sqlite), for DURATION; or URL=redis://… of yours
+	@cd internal/faults && IDEM_REQUIRE_BACKENDS=1 IDEM_VALKEY_SERVER=$${IDEM_VALKEY_SERVER:-valkey-server} $(GO) test -count=1 -vet=off -timeout 0 \
+		-run '^TestChaos$$' -args -store=$(STORE) -url='$(URL)' -duration=$(DURATION) -seed=$(or $(SEED),0)
+
 .PHONY: vulncheck
 vulncheck: ## look for calls of functions with known vulnerabilities (asks vuln.go.dev)
 	@set -e; for m in $(MODULES); do (cd $$m && set -x && $(GO) run $(VULNCHECK) ./...); done

@@ -36,21 +36,16 @@ func outagesOf(server *backend.Server, own outage) []outage {
 	}
 }
 
-// outageStores are stores with their outages. fresh returns an empty store.
-var outageStores = []struct {
-	name  string
-	start func(t *testing.T) (fresh func(t *testing.T) (url string), outages []outage)
-}{
-	{"Redis", func(t *testing.T) (func(*testing.T) string, []outage) {
-		server := backend.StartRedis(t, durable...)
-		fresh := func(t *testing.T) string { command(t, server, "FLUSHALL"); return server.URL() }
-		return fresh, outagesOf(server, outage{"refusing writes", func(t *testing.T, _ string) func() {
-			replicas := func(n string) { command(t, server, "CONFIG", "SET", "min-replicas-to-write", n) }
-			replicas("1")
-			return func() { replicas("0") }
-		}})
-	}},
-	{"PostgreSQL", func(t *testing.T) (func(*testing.T) string, []outage) {
+type outageStore struct {
+	name, flag string                                                                       // flag is what -store calls it
+	start      func(t *testing.T) (fresh func(t *testing.T) (url string), outages []outage) // fresh returns an empty store
+}
+
+// outageStores are stores with their outages.
+var outageStores = []outageStore{
+	{"Redis", "redis", redisOutages(backend.StartRedis)},
+	{"Valkey", "valkey", redisOutages(backend.StartValkey)},
+	{"PostgreSQL", "postgres", func(t *testing.T) (func(*testing.T) string, []outage) {
 		server := postgres.start(t, "-c", "max_connections=400")
 		fresh := func(t *testing.T) string { return freshDatabase(t, server) }
 		// It holds for sessions that begin: the others are ended.
@@ -60,7 +55,7 @@ var outageStores = []struct {
 			[]string{"ALTER ROLE postgres SET default_transaction_read_only = on", others},
 			[]string{"SET default_transaction_read_only = off", "ALTER ROLE postgres RESET default_transaction_read_only", others}))
 	}},
-	{"MariaDB", func(t *testing.T) (func(*testing.T) string, []outage) {
+	{"MariaDB", "mysql", func(t *testing.T) (func(*testing.T) string, []outage) {
 		server := mariaDB.start(t, "--max-connections=400")
 		fresh := func(t *testing.T) string { // for a user who may not write what nobody may
 			url := freshDatabase(t, server)
@@ -70,7 +65,7 @@ var outageStores = []struct {
 		}
 		return fresh, outagesOf(server, readOnly(server, []string{"SET GLOBAL read_only = ON"}, []string{"SET GLOBAL read_only = OFF"}))
 	}},
-	{"SQLite", func(*testing.T) (func(*testing.T) string, []outage) {
+	{"SQLite", "sqlite", func(*testing.T) (func(*testing.T) string, []outage) {
 		fresh := func(t *testing.T) string { return "sqlite:" + filepath.Join(t.TempDir(), "idem.db") }
 		return fresh, []outage{{"another connection holds the write lock", func(t *testing.T, url string) func() {
 			conn, err := openSQL(t, url).Conn(context.Background())
@@ -88,6 +83,18 @@ var outageStores = []struct {
 			}
 		}}}
 	}},
+}
+
+func redisOutages(start func(testing.TB, ...string) *backend.Server) func(*testing.T) (func(*testing.T) string, []outage) {
+	return func(t *testing.T) (func(*testing.T) string, []outage) {
+		server := start(t, durable...)
+		fresh := func(t *testing.T) string { command(t, server, "FLUSHALL"); return server.URL() }
+		return fresh, outagesOf(server, outage{"refusing writes", func(t *testing.T, _ string) func() {
+			replicas := func(n string) { command(t, server, "CONFIG", "SET", "min-replicas-to-write", n) }
+			replicas("1")
+			return func() { replicas("0") }
+		}})
+	}
 }
 
 // readOnly is an outage of a server that refuses writes.

@@ -116,6 +116,7 @@ func bank(t *testing.T, called func(step, operation string, attempt uint64)) (ur
 // process is a service in a process of its own.
 type process struct {
 	service
+	name string // for messages, if it has one
 	cmd  *exec.Cmd
 	done chan struct{} // closed when it has ended
 
@@ -125,6 +126,7 @@ type process struct {
 
 // event is what a process tells of a [core.Event].
 type event struct {
+	at             time.Time
 	Kind           core.Kind
 	ID             string
 	Attempt        uint64
@@ -133,6 +135,13 @@ type event struct {
 
 // startProcess starts the service and waits until it listens.
 func startProcess(tr *trial, program string, skew time.Duration, args ...string) *process {
+	p, err := launch(tr, program, skew, args...)
+	require.NoError(tr.t, err)
+	return p
+}
+
+// launch is startProcess where the store may be away, so that the service ends early.
+func launch(tr *trial, program string, skew time.Duration, args ...string) (*process, error) {
 	t := tr.t
 	p := &process{service: service{trial: tr}, done: make(chan struct{})}
 	if skew == 0 && slices.Contains(args, "-framework") { // a trace takes clocks that show the same, and calls by a guard
@@ -151,16 +160,18 @@ func startProcess(tr *trial, program string, skew time.Duration, args ...string)
 	t.Cleanup(func() {
 		p.kill()
 		if t.Failed() {
-			t.Logf("%v: %s", args, stderr.String())
+			t.Logf("%s: %s", args[len(args)-1], stderr.String()) // not all: a URL may have a password
 		}
 	})
 	lines := bufio.NewScanner(stdout)
-	first := lines.Scan()
+	lines.Scan()
+	url, listens := strings.CutPrefix(lines.Text(), "listening on ")
+	p.url = url
 	go func() {
 		defer close(p.done)
 		for lines.Scan() {
 			if text, ok := strings.CutPrefix(lines.Text(), "event: "); ok {
-				var e event
+				e := event{at: time.Now()}
 				assert.NoError(t, json.Unmarshal([]byte(text), &e), text)
 				p.mu.Lock()
 				p.events = append(p.events, e)
@@ -169,11 +180,11 @@ func startProcess(tr *trial, program string, skew time.Duration, args ...string)
 		}
 		_ = p.cmd.Wait()
 	}()
-	require.True(t, first, "it has ended early")
-	url, ok := strings.CutPrefix(lines.Text(), "listening on ")
-	require.True(t, ok, lines.Text())
-	p.url = url
-	return p
+	if !listens {
+		p.kill()
+		return nil, fmt.Errorf("it has ended early: %s", stderr.String())
+	}
+	return p, nil
 }
 
 // kill ends the process as a crash does.

@@ -26,19 +26,9 @@ func TestProcesses(t *testing.T) {
 	goroot, file := overlay(t)
 	skewed, err := buildService(t.TempDir(), []string{"GOROOT=" + goroot}, "-trimpath", "-tags", "skewed", "-overlay", file)
 	require.NoError(t, err)
-	for _, s := range []struct {
-		name  string
-		fresh func(t *testing.T) (url string)
-	}{
-		{"Redis", func(t *testing.T) string { return backend.StartRedis(t).URL() }},
-		{"PostgreSQL", postgres.serve(t)},
-		{"MariaDB", mariaDB.serve(t)},
-		{"SQLite", func(t *testing.T) string { return "sqlite:" + filepath.Join(t.TempDir(), "idem.db") }},
-	} {
+	for _, s := range everyStore(t) {
 		t.Run(s.name, func(t *testing.T) {
-			if testing.Short() && s.name != "Redis" && s.name != "SQLite" {
-				t.Skip("it takes long")
-			}
+			shortly(t, s.name)
 			frozenAndKilled(t, program, s.name, s.fresh)
 			if s.name != "Redis" {
 				processInTx(t, program, s.name, s.fresh)
@@ -49,6 +39,28 @@ func TestProcesses(t *testing.T) {
 				wrongClocks(t, skewed, s.name, s.fresh)
 			}
 		})
+	}
+}
+
+// everyStore returns the stores on which processes are killed, each with what makes an empty one.
+func everyStore(t *testing.T) []freshStore {
+	return []freshStore{
+		{"Redis", func(t *testing.T) string { return backend.StartRedis(t).URL() }},
+		{"PostgreSQL", postgres.serve(t)},
+		{"MariaDB", mariaDB.serve(t)},
+		{"SQLite", func(t *testing.T) string { return "sqlite:" + filepath.Join(t.TempDir(), "idem.db") }},
+	}
+}
+
+type freshStore struct {
+	name  string
+	fresh func(t *testing.T) (url string)
+}
+
+// shortly skips the stores of which two are enough with -short.
+func shortly(t *testing.T, name string) {
+	if testing.Short() && name != "Redis" && name != "SQLite" {
+		t.Skip("it takes long")
 	}
 }
 

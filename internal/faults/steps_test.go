@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -14,8 +13,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"github.com/idem-go/idem/internal/backend"
 )
 
 // TestSteps kills processes in and between the three steps of their handlers, and freezes some: a step that has finished never
@@ -27,19 +24,9 @@ func TestSteps(t *testing.T) {
 		kills = 200
 	}
 	program := theService(t)
-	for _, s := range []struct {
-		name  string
-		fresh func(t *testing.T) (url string)
-	}{
-		{"Redis", func(t *testing.T) string { return backend.StartRedis(t).URL() }},
-		{"PostgreSQL", postgres.serve(t)},
-		{"MariaDB", mariaDB.serve(t)},
-		{"SQLite", func(t *testing.T) string { return "sqlite:" + filepath.Join(t.TempDir(), "idem.db") }},
-	} {
+	for _, s := range everyStore(t) {
 		t.Run(s.name, func(t *testing.T) {
-			if testing.Short() && s.name != "Redis" && s.name != "SQLite" {
-				t.Skip("it takes long")
-			}
+			shortly(t, s.name)
 			t.Parallel()
 			steps := &stepsTrial{trial: newTrial(t), program: program,
 				results: map[string]string{}, by: map[string]uint64{}, keys: map[string]string{}}

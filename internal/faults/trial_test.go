@@ -155,29 +155,38 @@ func (s *service) until(want, operation string) {
 
 func (s *service) ask(operation string) (summary string) {
 	s.t.Helper()
+	summary, body := s.request(operation)
+	if summary != "none" {
+		s.mu.Lock()
+		s.bodies[operation] = body
+		s.mu.Unlock()
+	}
+	return summary
+}
+
+// request asks for an operation, and returns the body, too.
+func (s *service) request(operation string) (summary, body string) {
+	s.t.Helper()
 	path := "/payments"
 	if strings.HasPrefix(operation, "task") {
 		path = "/tasks"
 	}
 	req, err := http.NewRequest(http.MethodPost, s.url+path, strings.NewReader(`{"amount":5}`))
 	if !assert.NoError(s.t, err) {
-		return err.Error()
+		return err.Error(), ""
 	}
 	req.Header.Set("X-User", "ann")
 	req.Header.Set("Idempotency-Key", operation)
 	resp, err := s.client.Do(req)
 	if err != nil {
-		return "none"
+		return "none", ""
 	}
 	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
+	text, err := io.ReadAll(resp.Body)
 	if err != nil {
-		return "none"
+		return "none", ""
 	}
-	s.mu.Lock()
-	s.bodies[operation] = string(body)
-	s.mu.Unlock()
-	return summarise(resp, body)
+	return summarise(resp, text), string(text)
 }
 
 // summarise is the status of a response, followed by the code of a refusal or by "replayed".

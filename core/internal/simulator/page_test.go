@@ -57,16 +57,7 @@ func TestInvariantsPage(t *testing.T) {
 			assert.True(t, known || name == "has" || name == "FailOpen", "invariant %d: there is no scenario %s", n, name)
 		}
 		_, tests, _ := strings.Cut(text, "\n- Tests: ")
-		for _, of := range strings.Split(tests, ";") {
-			where, _, _ := strings.Cut(strings.TrimSpace(of), " ")
-			suite := read(t, "../../../"+strings.Replace(where, "storetest", "core/storetest", 1)+"/*.go")
-			for _, test := range regexp.MustCompile(`Test\w+`).FindAllString(of, -1) {
-				assert.Contains(t, suite, "\nfunc "+test+"(", "invariant %d: %s", n, where)
-			}
-			for _, rule := range regexp.MustCompile(`"[^"]+"`).FindAllString(of, -1) {
-				assert.Contains(t, suite, rule, "invariant %d: %s", n, where)
-			}
-		}
+		cases(t, tests)
 	}
 	for i, n := range numbers {
 		require.Equal(t, i+1, n)
@@ -74,6 +65,40 @@ func TestInvariantsPage(t *testing.T) {
 	for _, check := range regexp.MustCompile(`breaks\((\d+), `).FindAllStringSubmatch(sources, -1) {
 		n, _ := strconv.Atoi(check[1])
 		assert.Contains(t, numbers, n, "what is checked is on the page")
+	}
+}
+
+// cases holds a list of cases to the code: where they are, their names, and the rules of suites; "; " stands between places.
+func cases(t *testing.T, list string) {
+	t.Helper()
+	for _, of := range strings.Split(list, ";") {
+		where, _, _ := strings.Cut(strings.TrimSpace(of), " ")
+		path := regexp.MustCompile(`^(storetest|adaptertest)$`).ReplaceAllString(where, "core/$1")
+		sources := read(t, "../../../"+path+"/*.go")
+		names := regexp.MustCompile(`\b(Test|Example)\w*`).FindAllString(of, -1)
+		rules := regexp.MustCompile(`"[^"]+"`).FindAllString(of, -1)
+		assert.NotEmpty(t, append(names, rules...), of)
+		for _, name := range names {
+			assert.True(t, strings.Contains(sources, "\nfunc "+name+"("), "%s has no %s", where, name)
+		}
+		for _, rule := range rules {
+			assert.True(t, strings.Contains(sources, rule), "%s has no case %s", where, rule)
+		}
+	}
+}
+
+// TestTrackRecord: the cases exist that hold the defects of docs/track-record.md.
+func TestTrackRecord(t *testing.T) {
+	tables := strings.Split(read(t, "../../../docs/track-record.md"), " | held by |\n")[1:]
+	require.NotEmpty(t, tables)
+	for _, table := range tables {
+		_, rows, _ := strings.Cut(table, "\n")
+		rows, _, _ = strings.Cut(rows, "\n\n")
+		for row := range strings.Lines(rows) {
+			cells := strings.Split(strings.Trim(row, "| \n"), " | ")
+			require.Len(t, cells, 4, row)
+			cases(t, cells[3])
+		}
 	}
 }
 

@@ -4,6 +4,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"encoding/json"
@@ -12,6 +13,7 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/url"
@@ -40,6 +42,9 @@ var (
 	uncertain = flag.Bool("uncertain", false, "abandoned runs are not taken over")
 	bank      = flag.String("bank", "", "the URL that the handler calls")
 	trace     = flag.String("trace", "", "the file that gets the guard's calls of the store")
+	name      = flag.String("name", "", "the service's, and in a database its table's; empty: shop, and sqlstore's own")
+	retain    = flag.Duration("retain", 0, "how long records are remembered; zero: the policy's defaults")
+	plant     = flag.String("plant", "", "a fault that tests must notice: claims or effects are forgotten at times")
 )
 
 func main() {
@@ -58,7 +63,7 @@ func serve() error {
 	ctx := context.Background()
 	var store store.Store
 	var db *sql.DB
-	if strings.HasPrefix(*storeURL, "redis:") {
+	if strings.HasPrefix(*storeURL, "redis") {
 		s, err := redisstore.NewURL(*storeURL, redisstore.Config{})
 		if err != nil {
 			return err
@@ -69,7 +74,7 @@ func serve() error {
 		if err != nil {
 			return err
 		}
-		s, err := sqlstore.New(pool, dialect, sqlstore.Config{})
+		s, err := sqlstore.New(pool, dialect, sqlstore.Config{Table: *name})
 		if err == nil {
 			err = s.Migrate(ctx)
 		}
@@ -87,13 +92,17 @@ func serve() error {
 		}
 		guarded = storetest.Traced(store, file)
 	}
-	engine, err := core.New(core.Config{Service: "shop", Store: guarded, StoreTimeout: *timeout,
+	if *plant == "claims" {
+		guarded = forgetful{guarded}
+	}
+	engine, err := core.New(core.Config{Service: cmp.Or(*name, "shop"), Store: guarded, StoreTimeout: *timeout,
 		User: core.UserFromHeader("X-User"), Observe: observe,
 		Secrets: []core.Secret{{Name: "s1", Key: []byte("0123456789abcdef0123456789abcdef")}}})
 	if err != nil {
 		return err
 	}
-	policy := core.Policy{Key: core.Header(core.Required), Record: core.Record{Lease: *lease}}
+	policy := core.Policy{Key: core.Header(core.Required), Record: core.Record{
+		Lease: *lease, Retention: *retain, RememberAbandoned: *retain}}
 	if *uncertain {
 		policy.Abandoned = core.Uncertain(nil)
 	}
@@ -188,9 +197,22 @@ func serveNetHTTP(l net.Listener, r routes) error {
 }
 
 // execute makes the payment, and returns its receipt.
-func execute(operation string, run *core.Run) (string, error) {
-	err := call("execute "+run.ID().String(), operation, run.Attempt())
+func execute(operation string, run *core.Run) (receipt string, err error) {
+	if *plant != "effects" || rand.IntN(3) > 0 {
+		err = call("execute "+run.ID().String(), operation, run.Attempt())
+	}
 	return fmt.Sprintf("%s, attempt %d", operation, run.Attempt()), err
+}
+
+// forgetful is a store that forgets some claims as soon as they are made.
+type forgetful struct{ store.Store }
+
+func (f forgetful) Acquire(ctx context.Context, key string, claim store.Claim) (store.Grant, error) {
+	grant, err := f.Store.Acquire(ctx, key, claim)
+	if err == nil && grant.State == store.Acquired && rand.IntN(3) == 0 {
+		err = f.Release(ctx, key, claim.Owner)
+	}
+	return grant, err
 }
 
 // paySteps makes the payment in three steps, and tells the bank of each that it runs, and with what it has finished.
