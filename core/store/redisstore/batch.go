@@ -12,10 +12,10 @@ import (
 // costs the client, and much of what it costs the server, are system calls, and rueidis alone makes
 // one for nearly every command; go-redis takes a connection for each caller.
 //
-// The first caller of a batch lets all goroutines run that are ready, and then sends what they have
-// added. So a batch is as large as the process is busy: where nothing else is ready to run, a command is
-// sent at once. Where thousands are ready, the first caller's turn may come after all their deadlines. So a batch that is
-// full is sent by the caller that has filled it, and one that is older than [batchAge] by a timer.
+// The goroutine that leads a batch lets all others run that are ready, and then sends what they have added. So a batch is as large as the
+// process is busy: where nothing else is ready to run, a command is sent at once. Where thousands are ready, the leader's turn may come
+// after all their deadlines. So a batch that is full is sent by a goroutine that the last caller starts, and one that is older than
+// [batchAge] by a timer. No caller sends: the client may wait, whatever a caller's context says.
 type batcher struct {
 	Client
 	calls *calls
@@ -44,7 +44,7 @@ const freeMax = 8
 // batchMax is how many commands a batch has at most: callers have one or two. Nobody gets an answer before all have theirs.
 const batchMax = 32
 
-// batchAge is how long a batch waits for the turn of its first caller at most.
+// batchAge is how long a batch waits for the turn of its leader at most.
 const batchAge = time.Millisecond
 
 // inBatches returns a batcher, or client itself where batches do harm. In a batch for several nodes of a
@@ -149,7 +149,7 @@ func (o *batch) leads() {
 	}
 }
 
-// sendOld sends the open batch in the place of lead.
+// sendOld sends the open batch in the place of its leader.
 func (b *batcher) sendOld() {
 	b.mu.Lock()
 	o := b.open
@@ -160,6 +160,7 @@ func (b *batcher) sendOld() {
 	}
 }
 
+// send sends o and gives each flight its replies.
 func (b *batcher) send(o *batch) {
 	defer b.calls.wg.Done()
 	ctx := o.flights[0].context()

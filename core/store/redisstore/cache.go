@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -9,12 +10,11 @@ import (
 	"github.com/idem-go/idem/core/store"
 )
 
-// finished holds the keys whose records this process has seen done. Only these are looked up
-// in the cache: a miss costs a round trip, which a new key must not pay. A nil finished is
-// empty.
+// finished holds the keys whose records this process has seen done. Only these are looked up by GET, which costs the server less than
+// a claim, or in the client's cache: a miss costs a round trip, which a new key must not pay.
 type finished struct {
-	ttl time.Duration
-	off atomic.Bool // the client has no cache
+	ttl time.Duration // in the cache
+	off atomic.Bool   // the client has no cache, or the user may not run GET
 
 	mu      sync.RWMutex
 	records map[string]known
@@ -32,9 +32,6 @@ const finishedMax = 64 << 10
 
 // left returns how long the result of the record under key is kept, and the id of its operation; zero if the key is not in f.
 func (f *finished) left(key string) (time.Duration, store.ID) {
-	if f == nil {
-		return 0, store.ID{}
-	}
 	f.mu.RLock()
 	r, ok := f.records[key]
 	f.mu.RUnlock()
@@ -50,7 +47,7 @@ func (f *finished) left(key string) (time.Duration, store.ID) {
 
 // add adds key, whose record was still kept for remaining at the moment now.
 func (f *finished) add(key string, now time.Time, remaining time.Duration, id store.ID) {
-	if f == nil || f.off.Load() {
+	if f.off.Load() {
 		return
 	}
 	f.mu.Lock()
@@ -70,27 +67,24 @@ func (f *finished) forget(key string) {
 	f.mu.Unlock()
 }
 
-// replay looks up a finished record through the client's cache. It reports false if there is
-// none; then the claim decides.
+// replay looks up a finished record. It reports false if there is none; then the claim decides.
 func (s *Store) replay(ctx context.Context, key string) (store.Grant, bool) {
-	f := s.finished
+	f := &s.finished
 	if ctx.Err() != nil || s.closed.Load() {
 		return store.Grant{}, false
 	}
 	if left, _ := f.left(key); left == 0 {
 		return store.Grant{}, false
 	}
-	// In the caller's own goroutine, for the answer is mostly in this process. If it is not, and
-	// the connection has just ended, this may wait for a new one.
-	reply, cached := s.cache.GetCached(ctx, key, f.ttl)
-	if !cached {
+	record, err, off := s.get(ctx, key)
+	if off {
 		f.off.Store(true)
 		defer f.forget(key)
 	}
-	if reply.Err != nil && reply.Err != ErrNil {
+	if err != nil {
 		return store.Grant{}, false
 	}
-	r, err := parseRecord(reply.Text, -1)                                    // empty if there is none
+	r, err := parseRecord(record, -1)                                        // empty if there is none
 	if err != nil || r.state != store.Done || r.outlives && r.result == "" { // which may have lost it
 		f.forget(key)
 		return store.Grant{}, false
@@ -106,4 +100,20 @@ func (s *Store) replay(ctx context.Context, key string) (store.Grant, bool) {
 		return store.Grant{}, false
 	}
 	return r.grant(), true
+}
+
+// get returns the string under key, empty if there is none, from the client's cache if it has one. off reports that there is no use in
+// calling it again.
+func (s *Store) get(ctx context.Context, key string) (record string, err error, off bool) {
+	if s.cache == nil {
+		a, _, err := s.run(ctx, command{key: key})
+		return a.record, err, err != nil && isServerError(errors.Unwrap(err))
+	}
+	// In the caller's own goroutine, for the answer is mostly in this process. If it is not, and
+	// the connection has just ended, this may wait for a new one.
+	reply, cached := s.cache.GetCached(ctx, key, s.finished.ttl)
+	if reply.Err == ErrNil {
+		reply.Err = nil
+	}
+	return reply.Text, reply.Err, !cached
 }

@@ -150,16 +150,26 @@ func TestCachedReplaysEndWithTheirResults(t *testing.T) {
 
 // TestCachedReplaysOfAnotherRecord: an operator has forgotten the record that is known, and its successor is kept for less long.
 func TestCachedReplaysOfAnotherRecord(t *testing.T) {
+	for _, c := range []redisstore.Config{{ClientSideCache: time.Minute}, {}} {
+		replaysOfAnotherRecord(t, c)
+	}
+}
+
+func replaysOfAnotherRecord(t *testing.T, config redisstore.Config) {
 	url := backend.StartRedis(t).URL()
-	s, other := openURL(t, url, redisstore.Config{ClientSideCache: time.Minute}), openURL(t, url, redisstore.Config{})
-	outlive := func(id byte, retention time.Duration) {
+	s, other := openURL(t, url, config), openURL(t, url, redisstore.Config{})
+	finish := func(id byte, retention time.Duration) {
 		c := newClaim()
 		c.ID = store.ID{id}
 		_, err := other.Acquire(t.Context(), "k", c)
 		require.NoError(t, err)
-		require.NoError(t, other.Capabilities().Outlive(t.Context(), "k", c.Owner, []byte{id}, retention, time.Hour))
+		if config.ClientSideCache > 0 {
+			require.NoError(t, other.Capabilities().Outlive(t.Context(), "k", c.Owner, []byte{id}, retention, time.Hour))
+		} else {
+			require.NoError(t, other.Complete(t.Context(), "k", c.Owner, []byte{id}, retention))
+		}
 	}
-	outlive('a', time.Hour)
+	finish('a', time.Hour)
 	for range 2 {
 		require.Equal(t, "a", string(meet(t, s, "k", store.Done).Result))
 	}
@@ -167,7 +177,7 @@ func TestCachedReplaysOfAnotherRecord(t *testing.T) {
 	was, err := inspect.Lookup(t.Context(), "k")
 	require.NoError(t, err)
 	require.NoError(t, inspect.Change(t.Context(), "k", was, store.Change{}))
-	outlive('b', time.Minute)
+	finish('b', time.Minute)
 	require.Eventually(t, func() bool {
 		g, err := s.Acquire(t.Context(), "k", newClaim())
 		require.NoError(t, err)

@@ -12,8 +12,8 @@ import (
 //
 // The client does not do that by itself. While it connects, or while its queue to a silent
 // server is full (1,024 commands of all users of the client), callers wait whatever their
-// contexts say. So each call runs in a goroutine of its own, which is left behind when the
-// context ends.
+// contexts say. So commands are sent in other goroutines, a batch or a call in each, which are left behind when the
+// contexts of all their callers have ended.
 type calls struct {
 	client Client
 
@@ -55,7 +55,7 @@ func (withoutCancel) Err() error                  { return nil }
 // command is a script to be run. It may still be under way when its caller has gone, so it
 // holds only strings, and no memory of the caller's.
 type command struct {
-	script *script
+	script *script // nil: GET
 	key    string
 	args   [6]string
 	n      int // how many args there are

@@ -99,6 +99,7 @@ func TestRoundTrips(t *testing.T) {
 		"checkpoint":            "1: evalsha 1, get 1, set 1",
 		"complete":              "1: evalsha 1, get 1, set 1",
 		"replay":                "1: pttl 1, set 1",
+		"replay again":          "1: get 1",
 		"release":               "1: del 1, evalsha 1, get 1",
 		"abandon":               "1: evalsha 1, get 1, pexpire 1, set 1",
 		"meet an abandoned one": "2: evalsha 1, get 1, pttl 2, set 1",
@@ -121,6 +122,7 @@ func TestRoundTrips(t *testing.T) {
 			"checkpoint":            "1: evalsha 1, get 1, set 1",
 			"complete":              "1: evalsha 1, get 1, set 1", // after a checkpoint
 			"replay":                "1: pttl 1, set 1",
+			"replay again":          "1: get 1",
 			"release":               release,
 			"abandon":               "1: evalsha 1, get 1, pexpire 1, set 1",
 			"meet an abandoned one": "2: evalsha 1, get 1, pttl 2, set 1",
@@ -140,6 +142,7 @@ func TestRoundTrips(t *testing.T) {
 		"checkpoint":            "1: evalsha 1, get 1, set 1",
 		"complete":              "1: evalsha 1, get 1, set 1",
 		"replay":                "1: evalsha 1, get 1, pttl 1",
+		"replay again":          "1: get 1",
 		"release":               "1: del 1, evalsha 1, get 1",
 		"abandon":               "1: evalsha 1, get 1, pexpire 1, set 1",
 		"meet an abandoned one": "1: evalsha 1, get 1, pttl 1",
@@ -176,6 +179,7 @@ func roundTrips(t *testing.T, client rueidis.Client, b *between, want map[string
 	took("checkpoint", func() { require.NoError(t, s.Capabilities().Checkpoint(ctx, "k", c.Owner, []byte("steps"))) })
 	took("complete", func() { require.NoError(t, s.Complete(ctx, "k", c.Owner, []byte("done"), time.Hour)) })
 	took("replay", func() { meet(t, s, "k", store.Done) })
+	took("replay again", func() { meet(t, s, "k", store.Done) })
 	took("claim", func() { c = begin(t, s, "l") })
 	took("release", func() { require.NoError(t, s.Release(ctx, "l", c.Owner)) })
 	took("claim", func() { c = begin(t, s, "m") })

@@ -20,7 +20,9 @@
 // A first request takes two round trips (Acquire and Complete), and a replay takes one. A replay takes two if the
 // record outlives its result (RefuseExpired of core.Policy).
 //
-// Acquire sends SET with NX and GET, and PTTL, in one round trip. If an unfinished record is there, a script follows in
+// Acquire sends SET with NX and GET, and PTTL, in one round trip. If this process has replayed the record before, it sends
+// GET instead, which costs the server less (not for records that outlive their results; the keys of up to 65,536 records
+// are kept for that; a user who may not run GET loses nothing else). If an unfinished record is there, a script follows in
 // a second round trip. The script is used alone if the server does not support that SET (before Redis 7.0; the store
 // tries again once a minute) or refuses to write. Each other call is one EVALSHA of a script on one key. The store
 // loads the scripts when it is made. A server that has lost one (after a failover, or SCRIPT FLUSH) gets it in a second
@@ -46,8 +48,8 @@
 // be under way then. If it makes a claim, the store releases that claim when the answer comes. (A replay from the
 // client's cache is looked up in the caller's goroutine, and may wait for a new connection.)
 //
-// Commands of concurrent callers are sent together, up to 32 in one write. The first caller lets all ready goroutines
-// run, and then sends what they have added. If there are none, it sends at once. Nobody gets an answer before all have
+// Commands of concurrent callers are sent together, up to 32 in one write. A goroutine lets all others run that are ready,
+// and then sends what they have added. If there are none, it sends at once. Nobody gets an answer before all have
 // theirs. On a cluster each caller's commands are sent alone, so that nobody waits for another caller's node. With
 // [Config].WaitForReplicas one batch of any size is under way at a time. A hook of the client, for tracing say, sees
 // commands sent together as one DoMulti, with the context values of the first caller.

@@ -32,8 +32,8 @@ var schemes = []string{"redis", "rediss", "unix", "valkey", "valkeys"}
 type Store struct {
 	calls
 	watches
-	finished    *finished     // nil: replays are not cached
-	cache       CachingClient // where they are; not nil if finished is not
+	finished    finished
+	cache       CachingClient // nil: replays are not cached
 	claimed     claimed
 	closeClient func() // which NewURL has made
 	warn        func(error)
@@ -97,12 +97,10 @@ func NewWithClient(client Client, c Config) *Store {
 
 // configure returns a store without a client.
 func configure(c Config) *Store {
-	s := &Store{warn: c.Warn, claimed: claimed{records: map[store.Owner]string{}}}
+	s := &Store{warn: c.Warn, claimed: claimed{records: map[store.Owner]string{}},
+		finished: finished{ttl: c.ClientSideCache, records: map[string]known{}}}
 	if s.warn == nil {
 		s.warn = func(err error) { slog.Default().Warn(err.Error()) }
-	}
-	if c.ClientSideCache > 0 {
-		s.finished = &finished{ttl: c.ClientSideCache, records: map[string]known{}}
 	}
 	if n, limit := c.WaitForReplicas, c.ReplicaTimeout; n > 0 {
 		if limit <= 0 {
@@ -114,8 +112,8 @@ func configure(c Config) *Store {
 }
 
 func (s *Store) open(client Client) error {
-	if s.cache, _ = client.(CachingClient); s.cache == nil {
-		s.finished = nil
+	if s.finished.ttl > 0 {
+		s.cache, _ = client.(CachingClient) // nil: it has none
 	}
 	s.client = inBatches(client, &s.calls)
 	if r := s.replicated; r != nil {
@@ -165,7 +163,7 @@ func NewURL(url string, c Config) (*Store, error) {
 	o.Sentinel.Dialer, o.Sentinel.TLSConfig = o.Dialer, o.TLSConfig
 	o.Sentinel.TopologyRefreshInterval = 5 * time.Second // in case a sentinel's message is lost
 	s := configure(c)
-	o.DisableCache = o.DisableCache || o.AlwaysRESP2 || s.finished == nil
+	o.DisableCache = o.DisableCache || o.AlwaysRESP2 || s.finished.ttl <= 0
 	// One connection to each server, so that what follows a call arrives after it.
 	o.PipelineMultiplex = -1
 	client, err := rueidis.NewClient(o)
@@ -234,7 +232,8 @@ func (s *Store) Acquire(ctx context.Context, key string, claim store.Claim) (sto
 		return store.Grant{State: store.Acquired, Attempt: r.attempt, Free: r.free && !r.uncertain, ID: r.about.ID,
 			Secret: r.secret, Steps: steps(r.result)}, nil
 	}
-	if r.state == store.Done && !r.expired {
+	// When a record loses its result, only the server's clock tells: a process whose replays are cached trusts its own.
+	if r.state == store.Done && !r.expired && (s.cache != nil || !r.outlives) {
 		s.finished.add(key, sent, r.remaining, r.about.ID)
 	}
 	return r.grant(), nil
