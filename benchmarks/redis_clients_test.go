@@ -22,7 +22,8 @@ import (
 
 // BenchmarkRedisClients sets the store on each client beside the client alone, from 64 goroutines, on a server that compares by itself:
 // rueidis with plain commands (SET NX and SET; GET), and go-redis with the commands that the store sends. A first request is Acquire and
-// Complete; a replay is one that the process has replayed before. The clients have their defaults. What each way sends is counted before it is timed.
+// Complete; a replay is one that the process has replayed before. The clients have their defaults. What each way sends is counted before
+// it is timed.
 func BenchmarkRedisClients(b *testing.B) {
 	server := backend.StartValkey(b)
 	const lease, retention, wait = 120 * time.Second, time.Second, 10 * time.Second

@@ -95,9 +95,9 @@ func (c *calls) call(ctx context.Context, do command) (a answer, repeated bool, 
 	}
 }
 
-// flight is a command that is under way. Its first round trip is part of a batch, if the client has batches. What comes after it, and all
-// of it where there are no batches, runs in a goroutine of its own. Either the caller waits for its answer, or leaves it behind; decided says
-// that one of the two has happened.
+// flight is a command that is under way. Its first round trip is part of a batch, if the client has batches. What comes after it, and
+// all of it where there are no batches, runs in a goroutine of its own. Either the caller waits for its answer, or leaves it behind;
+// decided says that one of the two has happened.
 //
 // Flights are pooled, except those that the server has not answered: the client may still hold
 // their memory. A finished flight belongs to its caller alone: the goroutine does not touch it

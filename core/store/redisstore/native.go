@@ -104,9 +104,9 @@ func (f *flight) compare(t *trial, words ...string) []Command {
 	return f.commands[:1]
 }
 
-// outcome says what the first round trip came to, and whether that is final. Else the script has to run: the server does not have it, or the
-// command has not acted and the script might. Any other error may have come after the server acted: the script would not find the record,
-// and call it lost.
+// outcome says what the first round trip came to, and whether that is final. Otherwise the script has to run: the server does not have
+// it, or the command has not acted and the script might. Any other error may have come after the server acted: the script would not find
+// the record, and call it lost.
 func (f *flight) outcome() (a answer, final bool) {
 	sent := &f.commands[0]
 	switch {
