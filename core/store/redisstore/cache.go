@@ -107,7 +107,7 @@ func (s *Store) replay(ctx context.Context, key string) (store.Grant, bool) {
 func (s *Store) get(ctx context.Context, key string) (record string, err error, off bool) {
 	if s.cache == nil {
 		a, _, err := s.run(ctx, command{key: key})
-		return a.record, err, err != nil && isServerError(errors.Unwrap(err))
+		return a.record, err, isUnknownCommand(errors.Unwrap(err))
 	}
 	// In the caller's own goroutine, for the answer is mostly in this process. If it is not, and
 	// the connection has just ended, this may wait for a new one.
