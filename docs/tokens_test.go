@@ -34,7 +34,7 @@ func TestPicturesAreShown(t *testing.T) {
 	require.NoError(t, err)
 	require.NotEmpty(t, pictures)
 	for _, picture := range pictures {
-		require.Contains(t, page(t, "tokens.md")+page(t, "operating.md"), "("+picture+")")
+		require.Contains(t, page(t, "tokens.md")+page(t, "operating.md")+page(t, "policies.md"), "("+picture+")")
 		file, err := os.Stat(picture)
 		require.NoError(t, err)
 		require.Less(t, file.Size(), int64(100<<10), picture)

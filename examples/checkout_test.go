@@ -200,6 +200,7 @@ func assets(c *client) {
 	require.NotEmpty(c.t, c.get("/nowhere", "Accept", "*/*").member("message"))
 	for path, contentType := range map[string]string{
 		"/style.css": "text/css; charset=utf-8", "/idem.js": "text/javascript; charset=utf-8",
+		"/try": "text/html; charset=utf-8", "/try.js": "text/javascript; charset=utf-8",
 	} {
 		a := c.get(path)
 		require.Equal(c.t, 200, a.status)
@@ -207,6 +208,22 @@ func assets(c *client) {
 		require.Equal(c.t, "nosniff", a.header.Get("X-Content-Type-Options"))
 		require.NotEmpty(c.t, a.body)
 	}
+}
+
+// The page /try has two processes: when one has died, the other one answers.
+func trial(c *client) {
+	pay := func(want, process, key string, fields ...string) {
+		c.expect(want, "/try/pay", `{"amount":500}`, append(fields, "X-Try-Trial", "0123456789abcdef0123456789abcdef",
+			"X-Try-Process", process, "X-Try-Customer", "Ann", "X-Try-Request", "1", "Idempotency-Key", key)...)
+	}
+	pay("201", "A", "k-1")
+	pay("201 replayed", "B", "k-1")
+	pay("502", "A", "k-2", "X-Try-Die", "1")
+	pay("409 in_progress", "B", "k-2")
+	pay("502", "A", "k-1")
+	log := c.get("/try/log", "X-Try-Trial", "0123456789abcdef0123456789abcdef")
+	require.JSONEq(c.t, `{"runs":2, "charges":2, "requests":{"1":{"event":"refused", "waited":1000, "takeover":false}}}`,
+		regexp.MustCompile(`"waited":1\d\d\d`).ReplaceAllString(string(log.body), `"waited":1000`))
 }
 
 // Somebody gets twenty tokens at once, and then one each three seconds; on Redis, the next twenty when the minute is over.

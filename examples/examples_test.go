@@ -69,7 +69,7 @@ func play(t *testing.T, dir, name string, flags ...string) (transcript []string)
 var script = []func(*client){
 	everyRouteIsListed, equalOrdersAtOnce, replays, pathParametersCount, usersAreToldApart, clientKeys,
 	multipartForms, frameworkErrors, failures, uncertainCharges, theOperatorReleases, panics, largeResponses, secondLikes, coupons,
-	webhooks, tokensOfPrograms, forms, crossOrigin, assets, tokensAreRationed, duplicatesOfRunningHandlers, theClientLeaves,
+	webhooks, tokensOfPrograms, forms, crossOrigin, assets, trial, tokensAreRationed, duplicatesOfRunningHandlers, theClientLeaves,
 	handlersThatGiveUp, malformedDemoFields, theMetricsAgree, theProgramEnds,
 }
 

@@ -57,6 +57,16 @@ func TestPictures(t *testing.T) {
 	p.shows("Already ordered")
 	p.picture("already-ordered-phone")
 
+	p.open("/try")
+	p.prefers("dark")
+	p.try("tap")
+	p.picture("try-phone-dark")
+	p.prefers("light")
+	p.viewport(560, 640)
+	p.try("death")
+	p.picture("try-desktop")
+	p.viewport(360, 640)
+
 	require.Equal(t, 503, p.charge("X-Demo-Status", "503"))
 	p.header("Authorization", "Basic "+base64.StdEncoding.EncodeToString([]byte(admin)))
 	p.open("/admin/idempotency/")

@@ -78,6 +78,11 @@ func newRouter(g *shop.Guards) *echo.Echo {
 	e.GET("/receipts/:id", handle(s.Receipt))
 	e.GET("/style.css", handle(shop.Style))
 	e.GET("/idem.js", echo.WrapHandler(http.HandlerFunc(js.Serve)))
+
+	// The page that shows what idem does.
+	e.GET("/try", handle(shop.TryPage))
+	e.GET("/try.js", handle(shop.TryScript))
+	e.Any("/try/*", echo.WrapHandler(shop.NewTry()))
 	return e
 }
 

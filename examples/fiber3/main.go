@@ -99,6 +99,11 @@ func newApp(g *shop.Guards) *fiber.App {
 	app.Get("/receipts/:id", handle(s.Receipt))
 	app.Get("/style.css", handle(shop.Style))
 	app.Get("/idem.js", adaptor.HTTPHandlerFunc(js.Serve))
+
+	// The page that shows what idem does.
+	app.Get("/try", handle(shop.TryPage))
+	app.Get("/try.js", handle(shop.TryScript))
+	app.All("/try/*", adaptor.HTTPHandler(shop.NewTry()))
 	return app
 }
 

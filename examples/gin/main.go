@@ -73,6 +73,12 @@ func newRouter(g *shop.Guards) *gin.Engine {
 	r.GET("/receipts/:id", handle(s.Receipt))
 	r.GET("/style.css", handle(shop.Style))
 	r.GET("/idem.js", gin.WrapF(js.Serve))
+
+	// The page that shows what idem does.
+	r.GET("/try", handle(shop.TryPage))
+	r.GET("/try.js", handle(shop.TryScript))
+	r.Any("/try/*do", gin.WrapH(shop.NewTry()))
+
 	if g.Admin != nil {
 		r.Any(shop.PathAdmin+"*page", gin.WrapH(g.Admin))
 	}

@@ -73,6 +73,12 @@ func newHandler(g *shop.Guards) http.Handler {
 	mux.Handle("GET /receipts/{id}", render(s.Receipt))
 	mux.Handle("GET /style.css", render(shop.Style))
 	mux.HandleFunc("GET /idem.js", js.Serve)
+
+	// The page that shows what idem does.
+	mux.Handle("GET /try", render(shop.TryPage))
+	mux.Handle("GET /try.js", render(shop.TryScript))
+	mux.Handle("/try/", shop.NewTry())
+
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { renderError(w, r, shop.ErrNotFound) })
 
 	// What a page of somebody else's has sent gets no further than this: a token alone does not

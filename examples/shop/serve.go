@@ -96,6 +96,7 @@ curl -i %[1]s/orders -H 'X-User: ann' -H 'Content-Type: application/json' -d '{"
 # a payment with a key of the client's own
 curl -i %[1]s/payments -H 'X-User: ann' -H 'Idempotency-Key: "k-1"' -H 'Content-Type: application/json' -d '{"amount":500}'
 # a form for people, to be sent twice: %[1]s/checkout
+# what becomes of payments that are sent twice, as a picture: %[1]s/try
 # signed requests to %[1]s/webhooks: good, stale, tampered, replayed
 go run ./examples/signclient -url %[1]s/webhooks
 `, url)
