@@ -18,11 +18,11 @@ var trials = []struct {
 }{
 	{"tap", []string{
 		`Ann pays 5 € with key k-1, at A\s+ran, answered: 201`,
-		`Ann pays 5 € with key k-1, at A\s+(waited 0\.\d s, )?replayed: 201`,
+		`Ann pays 5 € with key k-1, at A\s+(waited \d\.\d s, )?replayed: 201`,
 	}, "ran once, and charged once"},
 	{"lost", []string{
 		`ran, no answer: the connection broke`,
-		`(waited 0\.\d s, )?replayed: 201`,
+		`(waited \d\.\d s, )?replayed: 201`,
 	}, "ran once, and charged once"},
 	{"amount", []string{
 		`Ann pays 5 € with key k-1, at A\s+ran, answered: 201`,
@@ -34,7 +34,7 @@ var trials = []struct {
 	}, "ran twice, and charged twice"},
 	{"death", []string{
 		`at A\s+ran, no answer: 502, the process has died`,
-		`at B\s+waited 1\.\d s, refused: 409 in_progress, try again in [123] s`,
+		`at B\s+waited 2\.\d s, refused: 409 in_progress, try again in \d s`,
 		`at B\s+(waited \d\.\d s, )?took over and ran, answered: 201`,
 	}, "ran twice, and charged once"},
 	{"shutdown", []string{

@@ -23,8 +23,8 @@ import (
 
 const (
 	tryWork  = time.Second     // how long a payment takes
-	tryWait  = time.Second     // how long a duplicate waits
-	tryLease = 3 * time.Second // for how long a process that has died blocks its payment
+	tryWait  = 2 * time.Second // how long a duplicate waits
+	tryLease = 4 * time.Second // for how long a process that has died blocks its payment
 
 	maxTrials   = 256 // remembered; the oldest is forgotten
 	maxRequests = 20  // of a trial

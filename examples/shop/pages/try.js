@@ -26,7 +26,7 @@
       t.pay();
       t.pay({ customer: "Bob" });
     }],
-    death: [5, "A charges Ann, and dies before it can store that. The client turns to B. A's claim is valid for 3 seconds. " +
+    death: [6, "A charges Ann, and dies before it can store that. The client turns to B. A's claim is valid for 4 seconds. " +
       "Then B takes over, is told that an earlier run did not finish, and asks the bank before it charges.", async (t) => {
       await t.pay({ dies: true });
       for (let sent; (sent = await t.pay({ process: "B" })).refused == "in_progress";) await sleep(sent.retryAfter);
