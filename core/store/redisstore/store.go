@@ -234,7 +234,7 @@ func (s *Store) Acquire(ctx context.Context, key string, claim store.Claim) (sto
 	}
 	// When a record loses its result, only the server's clock tells: a process whose replays are cached trusts its own.
 	if r.state == store.Done && !r.expired && (s.cache != nil || !r.outlives) {
-		s.finished.add(key, sent, r.remaining, r.about.ID)
+		s.finished.add(key, sent, r.remaining, hashOf(a.record, &r))
 	}
 	return r.grant(), nil
 }
