@@ -15,7 +15,7 @@ import (
 // a claim, or in the client's cache: a miss costs a round trip, which a new key must not pay.
 type finished struct {
 	ttl time.Duration // in the cache
-	off atomic.Bool   // the client has no cache, or the user may not run GET
+	off atomic.Bool   // the client has no cache, the user may not run GET, or it may not come from the master
 
 	mu      sync.RWMutex
 	records map[string]known

@@ -116,6 +116,9 @@ func (s *Store) open(client Client) error {
 		s.cache, _ = client.(CachingClient) // nil: it has none
 	}
 	s.client = inBatches(client, &s.calls)
+	if _, is := s.client.(*batcher); !is && s.cache == nil {
+		s.finished.off.Store(true) // a cluster's client may send GET to a replica
+	}
 	if r := s.replicated; r != nil {
 		b, is := s.client.(*batcher)
 		if !is {
