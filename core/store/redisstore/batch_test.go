@@ -84,6 +84,13 @@ func TestNoBatchesOnClusters(t *testing.T) {
 		manyAtOnce(t, s)
 	}
 	require.EqualValues(t, 2, client.largest.Load())
+	c := begin(t, s, "k")
+	require.NoError(t, s.Complete(t.Context(), "k", c.Owner, nil, time.Hour))
+	require.Equal(t, map[string]int{"set": 2, "pttl": 2}, during(t, client, func() {
+		for range 2 {
+			meet(t, s, "k", store.Done)
+		}
+	}), "the client may send GET to a replica")
 	require.Panics(t, func() { redisstore.New(client, redisstore.Config{WaitForReplicas: 1}) }, "a WAIT and its write may go to two nodes")
 }
 

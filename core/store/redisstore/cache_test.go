@@ -150,17 +150,19 @@ func TestCachedReplaysEndWithTheirResults(t *testing.T) {
 
 // TestCachedReplaysOfAnotherRecord: an operator has forgotten the record that is known, and its successor is kept for less long.
 func TestCachedReplaysOfAnotherRecord(t *testing.T) {
-	for _, c := range []redisstore.Config{{ClientSideCache: time.Minute}, {}} {
-		replaysOfAnotherRecord(t, c)
-	}
+	replaysOfAnotherRecord(t, redisstore.Config{ClientSideCache: time.Minute}, true)
+	replaysOfAnotherRecord(t, redisstore.Config{}, true)
+	replaysOfAnotherRecord(t, redisstore.Config{}, false)
 }
 
-func replaysOfAnotherRecord(t *testing.T, config redisstore.Config) {
+func replaysOfAnotherRecord(t *testing.T, config redisstore.Config, told bool) {
 	url := backend.StartRedis(t).URL()
 	s, other := openURL(t, url, config), openURL(t, url, redisstore.Config{})
 	finish := func(id byte, retention time.Duration) {
 		c := newClaim()
-		c.ID = store.ID{id}
+		if told {
+			c.ID = store.ID{id}
+		}
 		_, err := other.Acquire(t.Context(), "k", c)
 		require.NoError(t, err)
 		if config.ClientSideCache > 0 {
@@ -187,6 +189,50 @@ func replaysOfAnotherRecord(t *testing.T, config redisstore.Config) {
 		require.LessOrEqual(t, g.Remaining, time.Minute)
 		return string(g.Result) == "b"
 	}, 10*time.Second, time.Millisecond)
+}
+
+// TestReplaysOfARecordThatOutlivesAnother: the record that is known has gone, and the one in its place has lost its result.
+func TestReplaysOfARecordThatOutlivesAnother(t *testing.T) {
+	client := openClient(t, backend.StartRedis(t).URL())
+	s, other := redisstore.New(client, redisstore.Config{}), redisstore.New(client, redisstore.Config{})
+	t.Cleanup(s.Close)
+	t.Cleanup(other.Close)
+	c := begin(t, s, "k")
+	require.NoError(t, s.Complete(t.Context(), "k", c.Owner, []byte("result"), time.Hour))
+	meet(t, s, "k", store.Done)
+	require.NoError(t, client.Do(t.Context(), client.B().Del().Key("k").Build()).Error())
+	c = begin(t, other, "k")
+	require.NoError(t, other.Capabilities().Outlive(t.Context(), "k", c.Owner, []byte("result"), time.Millisecond, time.Hour))
+	time.Sleep(5 * time.Millisecond)
+	require.True(t, meet(t, s, "k", store.Done).Expired)
+}
+
+// TestRefusedLookups: GET is given up if the user may not run it, and for no other refusal.
+func TestRefusedLookups(t *testing.T) {
+	client := openClient(t, backend.StartRedis(t).URL())
+	s, b := openOn(t, client, redisstore.Config{})
+	do := func(words ...string) {
+		require.NoError(t, client.Do(t.Context(), client.B().Arbitrary(words...).Build()).Error())
+	}
+	trips := func(key string) int32 {
+		before := b.trips.Load()
+		meet(t, s, key, store.Done)
+		return b.trips.Load() - before
+	}
+	for _, key := range []string{"k", "l", "foreign"} {
+		c := begin(t, s, key)
+		require.NoError(t, s.Complete(t.Context(), key, c.Owner, nil, time.Hour))
+		meet(t, s, key, store.Done)
+	}
+	do("DEL", "foreign")
+	do("RPUSH", "foreign", "x")
+	_, err := s.Acquire(t.Context(), "foreign", newClaim())
+	require.Error(t, err)
+	do("ACL", "SETUSER", "default", "-get")
+	require.EqualValues(t, 2, trips("k"), "GET is no longer tried")
+	require.EqualValues(t, 1, trips("l"))
+	do("ACL", "SETUSER", "default", "+get")
+	require.EqualValues(t, 1, trips("k"))
 }
 
 // TestCachedReplaysEndWithTheirOwnRecord: a record may expire, and another one be made, during a lookup. Remaining time and

@@ -160,9 +160,10 @@ func (f *flight) execute() {
 	f.drop(a)
 }
 
-// drop ends a flight whose caller has gone: a claim that was made is released.
+// drop ends a flight whose caller has gone: a claim that was made is released. One that was sent twice finds itself, if the first
+// made it, and looks as if it was not.
 func (f *flight) drop(a answer) {
-	if f.command.owner != "" && a.number != 0 {
+	if f.command.owner != "" && (a.number != 0 || f.repeated) {
 		f.runScript(context.Background(), releaseScript, []string{f.command.owner})
 	}
 	f.calls.left.Add(-1)
@@ -172,6 +173,7 @@ func (f *flight) drop(a answer) {
 func (f *flight) late() {
 	defer f.calls.wg.Done()
 	<-f.replies
+	f.note(len(f.sent))
 	a, _ := f.outcome()
 	f.drop(a)
 }

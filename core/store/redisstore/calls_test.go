@@ -2,9 +2,13 @@ package redisstore
 
 import (
 	"context"
+	"slices"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/idem-go/idem/core/store"
 )
 
 // TestWhatIsLeftBehindIsBounded: a server that does not answer must not cost a goroutine for
@@ -24,6 +28,44 @@ func TestWhatIsLeftBehindIsBounded(t *testing.T) {
 	require.Zero(t, c.left.Load())
 	require.NotErrorIs(t, call(), errStuck)
 	c.wg.Wait()
+}
+
+// TestALateClaimThatWasSentTwice: it is in its own way, and is released.
+func TestALateClaimThatWasSentTwice(t *testing.T) {
+	client := &twice{sent: make(chan struct{}), goOn: make(chan struct{})}
+	for _, together := range []bool{true, false} {
+		c := &calls{client: client}
+		if together {
+			c.client = inBatches(client, c)
+		}
+		c.natives.claim.taken()
+		ctx, leave := context.WithCancel(t.Context())
+		go func() { <-client.sent; leave() }()
+		do := acquireCommand("k", store.Claim{Owner: store.NewOwner(), Lease: time.Hour, Retention: time.Hour}, time.Now())
+		require.ErrorIs(t, c.handOff(ctx, do).err, context.Canceled)
+		client.goOn <- struct{}{}
+		c.wg.Wait()
+		require.Equal(t, []string{"EVALSHA", *releaseScript.digest.Load(), "1", "k", do.owner}, client.last)
+		require.Zero(t, c.left.Load())
+	}
+}
+
+// twice is a client that sends a claim twice when it is told to go on.
+type twice struct {
+	blocked
+	sent, goOn chan struct{}
+	last       []string
+}
+
+func (c *twice) Do(_ context.Context, commands []Command) {
+	c.last = slices.Clone(commands[0].Args)
+	if c.last[0] != "SET" {
+		return
+	}
+	c.sent <- struct{}{}
+	<-c.goOn
+	commands[0].Reply = Reply{Text: c.last[2], Repeated: true}
+	commands[1].Reply = Reply{Number: 7_200_000, Repeated: true}
 }
 
 // blocked is a client that waits until it is closed.

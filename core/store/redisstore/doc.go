@@ -20,13 +20,13 @@
 // A first request takes two round trips (Acquire and Complete), and a replay takes one. A replay takes two if the
 // record outlives its result (RefuseExpired of core.Policy).
 //
-// Acquire sends SET with NX and GET, and PTTL, in one round trip. If this process has replayed the record before, it sends
-// GET instead, which costs the server less (not for records that outlive their results; the keys of up to 65,536 records
-// are kept for that; a user who may not run GET loses nothing else). If an unfinished record is there, a script follows in
-// a second round trip. The script is used alone if the server does not support that SET (before Redis 7.0; the store
-// tries again once a minute) or refuses to write. Each other call is one EVALSHA of a script on one key. The store
-// loads the scripts when it is made. A server that has lost one (after a failover, or SCRIPT FLUSH) gets it in a second
-// round trip.
+// Acquire sends SET with NX and GET, and PTTL, in one round trip. If this process has replayed the record before, it
+// sends GET instead, which costs the server less (not for records that outlive their results, nor on a cluster,
+// whose client may send GET to a replica; the keys of up to 65,536 records are kept for that; a user who may not run
+// GET loses nothing else). If an unfinished record is there, a script follows in a second round trip. The script is
+// used alone if the server does not support that SET (before Redis 7.0; the store tries again once a minute) or
+// refuses to write. Each other call is one EVALSHA of a script on one key. The store loads the scripts when it is
+// made. A server that has lost one (after a failover, or SCRIPT FLUSH) gets it in a second round trip.
 //
 // To store a result, the store sends the record of the claim as it made it, and the record that replaces it. If nobody
 // has changed the record meanwhile, the script has nothing to parse, and takes a quarter less of the server's time

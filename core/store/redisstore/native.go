@@ -156,6 +156,11 @@ func isUnknownCommand(err error) bool {
 		return false
 	}
 	text := err.Error()
-	return isUnknown(err) || strings.HasPrefix(text, "NOPERM") || strings.Contains(text, "unknown command") ||
+	return isUnknown(err) || isForbidden(err) || strings.Contains(text, "unknown command") ||
 		strings.Contains(text, "unsupported command")
+}
+
+// isForbidden reports whether the user may not run a command.
+func isForbidden(err error) bool {
+	return isServerError(err) && strings.HasPrefix(err.Error(), "NOPERM")
 }

@@ -116,6 +116,9 @@ func (s *Store) open(client Client) error {
 		s.cache, _ = client.(CachingClient) // nil: it has none
 	}
 	s.client = inBatches(client, &s.calls)
+	if _, is := s.client.(*batcher); !is && s.cache == nil {
+		s.finished.off.Store(true) // a cluster's client may send GET to a replica
+	}
 	if r := s.replicated; r != nil {
 		b, is := s.client.(*batcher)
 		if !is {
@@ -234,7 +237,7 @@ func (s *Store) Acquire(ctx context.Context, key string, claim store.Claim) (sto
 	}
 	// When a record loses its result, only the server's clock tells: a process whose replays are cached trusts its own.
 	if r.state == store.Done && !r.expired && (s.cache != nil || !r.outlives) {
-		s.finished.add(key, sent, r.remaining, r.about.ID)
+		s.finished.add(key, sent, r.remaining, hashOf(a.record, &r))
 	}
 	return r.grant(), nil
 }
