@@ -68,6 +68,25 @@ func (c *twice) Do(_ context.Context, commands []Command) {
 	commands[1].Reply = Reply{Number: 7_200_000, Repeated: true}
 }
 
+// TestRepeatedCommands: that a command may have been carried out twice is known, in batches and without.
+func TestRepeatedCommands(t *testing.T) {
+	for _, together := range []bool{true, false} {
+		c := &calls{client: again{}}
+		if together {
+			c.client = inBatches(again{}, c)
+		}
+		_, repeated, err := c.call(t.Context(), command{script: renewScript, key: "k"})
+		require.NoError(t, err)
+		require.True(t, repeated)
+		c.wg.Wait()
+	}
+}
+
+// again is a client that says of each command that it may have sent it twice.
+type again struct{ blocked }
+
+func (again) Do(_ context.Context, commands []Command) { commands[0].Reply = Reply{Repeated: true} }
+
 // blocked is a client that waits until it is closed.
 type blocked chan struct{}
 
