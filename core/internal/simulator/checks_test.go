@@ -38,6 +38,7 @@ type operation struct {
 	verdicts map[uint64]string // of the reconcile function, by attempt
 	steps    map[string]bool   // that are remembered, by the operation's id and their name
 	changed  bool              // by an operator
+	gone     int               // when an operator has removed what one had settled; answers to those who came before may be on their way
 }
 
 // grant is a claim that the store has granted.
@@ -192,6 +193,10 @@ func (w *world) changed(key string, seen *store.Record, c *store.Change, before 
 	}
 	o := w.operation(key)
 	o.changed = true
+	if o.done == "settled;" {
+		w.seq++
+		o.gone = w.seq
+	}
 	o.done, o.until = "", time.Time{}
 	if c.To == store.Done {
 		w.seq++
@@ -365,7 +370,7 @@ func (w *world) answered(c *client, p *process, a reply) {
 func (w *world) replayed(c *client, p *process, value string) {
 	o := w.operation(c.stored)
 	i := slices.IndexFunc(o.runs, func(r *run) bool { return r.value == value })
-	if i < 0 && (value == o.done || value == "found;") {
+	if i < 0 && (value == o.done || value == "found;" || value == "settled;" && c.seq < o.gone) {
 		return
 	}
 	if i < 0 || o.runs[i].c.params != c.params {
