@@ -21,6 +21,12 @@ NOT_PRODUCT = '_test\.go$$|(^|/)(examples|adaptertest|storetest|signtest)/'
 MODULES = $(shell scripts/modules)
 export GOWORK = off
 
+# Compilers and tests take more memory, and a third less of the processors: they are short-lived, and most of what they allocate is not there for long.
+export GOGC ?= 400
+
+# A program with the race detector sleeps for a second when it ends, to see what other goroutines still do. There are hundreds of them.
+export GORACE ?= atexit_sleep_ms=20
+
 .DEFAULT_GOAL := help
 
 .PHONY: help
@@ -31,13 +37,14 @@ help: ## say what there is to make
 RACE = $(shell $(GO) build -race runtime/cgo 2>/dev/null && echo -race)
 
 # What the tests of a module need is compiled before they run, one module after the other: modules that are compiled at once would compile the
-# same packages. Tests run as soon as their module is compiled. The root module has most of what others share, and those that require most
-# take longest. A module that does not compile is reported by its tests. Lint vets them all.
+# same packages. Tests run as soon as their module is compiled. The root module has most of what others share, and then come those whose tests
+# take a minute or more. A module that does not compile is reported by its tests. Lint vets them all.
+LONGEST = ./examples ./core/store/sqlstore ./internal/faults ./amqpidem
 .PHONY: test
 test: TESTFLAGS ?= -short
 test: backends ## test everything with the race detector, what takes long with one pass; servers that tests may use are started, and a browser and a C compiler installed
 	@race=$(RACE); [ "$$race" ] || echo "no C compiler: testing without the race detector" >&2; \
-	for m in . $$(printf '%s\n' $(filter-out .,$(MODULES)) | sed '1!G;h;$$!d'); do \
+	for m in . $(LONGEST) $(filter-out . $(LONGEST),$(MODULES)); do \
 		(cd $$m && $(GO) list $$race -e -export -test -deps ./... >/dev/null 2>&1) || true; echo $$m; \
 	done | xargs -n 1 -P $(JOBS) sh -c 'cd "$$1" && $(GOTEST) '"$$race"' -vet=off -parallel 8 -timeout 20m $(TESTFLAGS) ./...' sh
 

@@ -11,6 +11,7 @@ import (
 
 // A server that is not there: skipped, or a failure where servers are required.
 func TestMissing(t *testing.T) {
+	t.Setenv("IDEM_BACKENDS", "")
 	missing := func(want string, get func(tb testing.TB)) (said string) {
 		for _, required := range []string{"", "1"} {
 			t.Setenv("IDEM_REQUIRE_BACKENDS", required)

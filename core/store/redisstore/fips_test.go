@@ -1,6 +1,7 @@
 package redisstore_test
 
 import (
+	"bytes"
 	"crypto/fips140"
 	"os"
 	"os/exec"
@@ -22,6 +23,9 @@ func TestFIPS(t *testing.T) {
 		cmd.Env = append(os.Environ(), "GODEBUG=fips140=only")
 		out, err := cmd.CombinedOutput()
 		require.NoError(t, err, "%s", out)
+		if bytes.Contains(out, []byte("--- SKIP: TestFIPS")) {
+			t.Skipf("%s", out)
+		}
 		require.Contains(t, string(out), "--- PASS: TestFIPS")
 		return
 	}
