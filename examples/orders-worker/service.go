@@ -66,7 +66,7 @@ func (s *service) open(ctx context.Context) (err error) {
 		s.database = "sqlite:" + filepath.Join(s.dir, "orders.db")
 	}
 	if strings.HasPrefix(s.database, "sqlite:") && !strings.Contains(s.database, "?") {
-		s.database += "?_pragma=busy_timeout(2000)" // count has no patience of its own
+		s.database += "?_pragma=busy_timeout(10000)" // count has no patience of its own
 	}
 	if s.name == "" {
 		s.name = "orders_" + strings.ToLower(rand.Text()[:12])
