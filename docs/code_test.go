@@ -42,7 +42,7 @@ func TestCode(t *testing.T) {
 		"../amqpidem/example_test.go", "../watermillidem/example_test.go", "../grpcidem/example_test.go", "../connectidem/example_test.go",
 		"../goredisidem/example_test.go", "../valkeyidem/example_test.go",
 		"../mcpidem/example_test.go", "../mcpgoidem/example_test.go",
-		"../idemclient/example_test.go", "../examples/shop/limit.go", "../examples/production/main.go",
+		"../idemclient/example_test.go", "../examples/production/main.go",
 		"../ginidem/example_webhooks_test.go",
 		"../sign/example_scheme_test.go"} {
 		sources += unindented(page(t, name)) + "\n"
