@@ -47,7 +47,7 @@ type Config struct {
 	Secrets []Secret
 
 	// Seal encrypts answers, values, steps and remarks in the store, and keys the digests of parameters, so that nobody can find
-	// parameters by trying. Nil: all of it is stored in clear text. Setting Seal changes the keys of operations: docs/sealing.md
+	// parameters by trying. Nil: all of it is stored in clear text. Setting Seal changes the keys of operations: docs/records.md
 	// says in which order to do it.
 	Seal *Seal
 

@@ -101,6 +101,6 @@
 //
 // # More
 //
-// docs/policies.md says how to choose a policy. docs/keys.md has the format of keys and digests. docs/sealing.md says what a store
-// shows, and how to seal it. docs/decisions.md has the decisions behind all this, and those that may surprise.
+// docs/policies.md says how to choose a policy. docs/records.md says what a store shows, how to seal it, and has the format of keys and
+// digests. docs/decisions.md has the decisions behind all this, and those that may surprise.
 package core

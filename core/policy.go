@@ -53,7 +53,7 @@ type Policy struct {
 	// is called concurrently.
 	//
 	// The following are failures in any case, without a call of Failed: a panic; an error that nothing has rendered; a refusal
-	// ([RefusedHeader]), whoever made it; and a handler that writes nothing after its context has ended.
+	// ([RefusedHeader]), even another service's; and a handler that writes nothing after its context has ended.
 	Failed func(*Response) bool
 
 	// Authorize is called before a stored response is replayed, because the caller may have lost its rights since. An error refuses

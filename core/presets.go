@@ -58,7 +58,7 @@ func ClientKey(options ...HeaderOption) Policy {
 	return Policy{Key: Header(Required, options...), Record: Record{Retention: 24 * time.Hour}}
 }
 
-// SignedEvent is for receivers of webhooks, inside a verifier (package sign/webhook; see docs/webhooks.md). Set Name. The key is
+// SignedEvent is for receivers of webhooks, inside a verifier (package sign/webhook; see docs/signing.md). Set Name. The key is
 // the id of the event that a signed request reports, as for [CallerEvent], in one key space for all guards of that name. So an
 // event that comes by two routes runs once, and nobody can make it run again by changing the path, which no sender signs. Give two
 // endpoints two names, even if they share a secret. The user is the verified caller: events of two senders are different, even if

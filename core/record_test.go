@@ -28,7 +28,7 @@ func TestResultRoundTrip(t *testing.T) {
 	}
 }
 
-// TestStoredResults: the bytes of results that other versions have stored, or read, must not change (docs/compatibility.md).
+// TestStoredResults: the bytes of results that other versions have stored, or read, must not change (docs/operating.md).
 func TestStoredResults(t *testing.T) {
 	r := Response{Status: 201, Header: []Field{{Name: "A", Value: "b"}, {Name: "A", Value: "c"}}, Body: []byte("body")}
 	check := func(stored string) {

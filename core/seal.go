@@ -12,9 +12,9 @@ import (
 	"github.com/idem-go/idem/core/internal/sealed"
 )
 
-// Seal holds the keys with which an engine protects what customers have sent and got. Anyone who reads the store, or a dump of it,
+// Seal holds the keys with which an engine protects what customers have sent and received. A reader of the store, or of a dump of it,
 // can't read results, steps, remarks and settled answers, and can't guess parameters by their digests. Users, the keys that clients
-// have chosen, routes, names of policies and times stay readable. See docs/sealing.md: what is protected, in which order to switch
+// have chosen, routes, names of policies and times stay readable. See docs/records.md: what is protected, in which order to switch
 // it on, and the format.
 //
 // Results, steps and remarks are encrypted with AES-256-GCM. The key of each is derived (HKDF) from one of Keys, from what it is,

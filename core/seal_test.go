@@ -382,7 +382,7 @@ func TestSealDigests(t *testing.T) {
 		key, _, err := byParams.Key(request(user))
 		require.NoError(t, err)
 		of, p, _ := strings.Cut(key.Raw(), "P=")
-		assert.Equal(t, hmacOf(of+"P=\n"+`{"n":1}`), p, "the form of docs/keys.md")
+		assert.Equal(t, hmacOf(of+"P=\n"+`{"n":1}`), p, "the form of docs/records.md")
 		key, fingerprint, err := byKey.Key(request(user))
 		require.NoError(t, err)
 		assert.Equal(t, hmacOf(key.Raw()+"\n"+`{"n":1}`), fingerprint)

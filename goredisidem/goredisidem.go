@@ -3,8 +3,8 @@
 //	client := redis.NewUniversalClient(&redis.UniversalOptions{Addrs: []string{"127.0.0.1:6379"}})
 //	s, err := goredisidem.New(client, redisstore.Config{})
 //
-// The store is that of package redisstore, with the same records: processes with this client and with rueidis work beside each
-// other. It has no cache in the process: [redisstore.Config].ClientSideCache has no effect.
+// The store is that of package redisstore, with the same records: processes with this client and with rueidis can share a
+// server. It has no cache in the process: [redisstore.Config].ClientSideCache has no effect.
 //
 // # Settings of the client
 //

@@ -76,7 +76,7 @@ type Options struct {
 	// every action.
 	Audit func(ctx context.Context, a operations.Action) error
 
-	// Format makes a stored body readable for the page: it may decode, indent, or leave out what nobody should see. Nil: a body that
+	// Format makes a stored body readable for the page: it may decode, indent, or leave out confidential parts. Nil: a body that
 	// is text is shown unchanged.
 	Format func(op operations.Operation, contentType string, body []byte) string
 

@@ -21,9 +21,9 @@
 //
 // Method and route are absent for tasks. They are those of package promidem. No attribute of a metric holds a key or a user.
 //
-// Each event is also an event of the span that its context has, if that is recorded: the server's span, which a middleware further out has
-// begun. Its name is the kind's, such as idem.replayed; it tells of the operation by id, attempt and the digest of its key, as the log
-// does, and has the text of [core.Event].Err. With [Remark], a replay, and a duplicate that is refused, is linked to the span of the run
+// Each event is also an event of the span that its context has, if that is recorded: the server's span, which outer middleware has
+// begun. Its name is the kind's, such as idem.replayed. It has the operation's id, its attempt and the digest of its key, as the log
+// does, and the text of [core.Event].Err. With [Remark], a replay, and a duplicate that is refused, is linked to the span of the run
 // that it is a duplicate of. The ending event of a run that is settled late ([core.Event].Late) comes when the server's span has ended:
 // only the metrics have it.
 package otelidem

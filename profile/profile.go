@@ -4,8 +4,8 @@
 //	sessions := engine.MustGuard(profile.ACP())
 //	router.POST("/checkout_sessions", ginidem.New(sessions), createSession)
 //
-// The user (core.Config.User) must be the party that the protocol authenticates: the agent or the platform. docs/profiles.md says what
-// each profile does, where the specifications contradict themselves, and what is left to the application.
+// The user (core.Config.User) must be the party that the protocol authenticates: the agent or the platform. docs/agents.md says what
+// each profile does and what is left to the application. README.md of this package lists where the specifications contradict themselves.
 package profile
 
 import (

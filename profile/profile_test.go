@@ -23,7 +23,7 @@ import (
 	"github.com/idem-go/idem/profile"
 )
 
-// The table of docs/profiles.md is tested over TCP, in examples/profiles. Here are the refusals that it has no row for.
+// The table of docs/agents.md is tested over TCP, in examples/profiles. Here are the refusals that it has no row for.
 func TestRefusals(t *testing.T) {
 	for code, want := range map[codes.Code][3]string{ // ACP: type; AdCP: code, recovery
 		codes.KeyInvalid:        {"invalid_request", "INVALID_REQUEST", "correctable"},

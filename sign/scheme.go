@@ -77,7 +77,7 @@ type Signature struct {
 	// Expires is when the message expires, in seconds since 1970, if the client wants that to be before the end of the
 	// verifier's window. Zero: the window decides.
 	Expires int64
-	// Nonce is different for each message of a key. It must be signed, or come from what is signed ([NonceOf]): whoever
+	// Nonce is different for each message of a key. It must be signed, or come from what is signed ([NonceOf]): anyone who
 	// can change it can send the message again.
 	Nonce string
 	// NoTimestamp is true for a message without a signed timestamp. The verifier then checks no time and uses no nonce: a replay
@@ -144,7 +144,7 @@ func (sig *Signature) Scratch(n int) []byte {
 const maxTries = 16
 
 // Try counts a comparison of one of the message's signatures with a key. It returns false from the 17th on, which Check must then
-// leave out: whoever sends a message chooses how many signatures it has. When the keys are looked up again, it counts anew. Only
+// leave out: the sender of a message chooses how many signatures it has. When the keys are looked up again, it counts anew. Only
 // schemes whose messages have several signatures need it.
 func (sig *Signature) Try() bool {
 	sig.tries++

@@ -22,8 +22,8 @@ type V1Config struct {
 	KeyID, Timestamp, Nonce, SignedHeaders, Signature string
 
 	// Cover are the names of header fields that must be signed if they are present, besides Idempotency-Key, Content-Type
-	// and Content-Encoding. List the fields that a guard or a handler reads, such as the one that names the user: whoever
-	// can change one of them on the way can turn a retry into another operation.
+	// and Content-Encoding. List the fields that a guard or a handler reads, such as the one that names the user: anyone who
+	// can change one of them in transit can turn a retry into another operation.
 	Cover []string
 
 	// UnsignedContentType accepts messages whose Content-Type is present and not signed, for clients that do not sign it.

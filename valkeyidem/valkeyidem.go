@@ -6,8 +6,8 @@
 //	}
 //	s := valkeyidem.New(client, redisstore.Config{})
 //
-// The store is that of package redisstore, with the same records: processes with this client, with rueidis and with go-redis work beside
-// each other. The server may be Valkey or Redis.
+// The store is that of package redisstore, with the same records: processes with this client, with rueidis and with go-redis can share
+// a server. The server may be Valkey or Redis.
 //
 // valkey-go has the options of rueidis, from which it was forked, and they do and cost the same. They are in the documentation of
 // redisstore, under Clients.

@@ -110,7 +110,7 @@ const (
 	Cut
 	// RunsOn: a middleware has answered in the handler's place, as a timeout does, and the client gets
 	// that; the handler may still be running. The run has failed. Its record stays as it is until the
-	// lease has passed, whatever the handler has decided, so that no other run begins beside it.
+	// lease has passed, whatever the handler has decided, so that no other run begins alongside it.
 	RunsOn
 	// Deferred: the ending is not known yet. The handler returned an error which a middleware further out
 	// will render, or the framework writes a stream after Run has returned. Serve leaves the record and

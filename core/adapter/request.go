@@ -74,7 +74,7 @@ func ParseKey(field string) (string, error) { return canon.ParseClientKey(field)
 
 // AppendJSON appends the canonical text of a JSON value to dst: equal values have equal texts, whatever their blanks, the order of
 // members and the spelling of numbers, of which none loses a digit. The members of the outermost object that leaveOut names are left out.
-// What has no canonical text (it is malformed, or has a member twice) is appended as it is, behind a byte 0x00. See docs/keys.md.
+// What has no canonical text (it is malformed, or has a member twice) is appended as it is, behind a byte 0x00. See docs/records.md.
 func AppendJSON(dst, text []byte, leaveOut ...string) []byte {
 	dst, _ = new(canon.Rules).AppendCanonical(dst, &canon.Input{ContentType: "application/json", Body: text, Consumed: leaveOut})
 	return dst

@@ -15,7 +15,7 @@ import (
 // allServices is what the stored keys of all services begin with.
 const allServices = "idem:"
 
-// parse reads a stored key. It returns false for one that is no operation's: see docs/keys.md.
+// parse reads a stored key. It returns false for one that is no operation's: see docs/records.md.
 func (o *Operations) parse(key string) (op Operation, ok bool) {
 	rest, ok := strings.CutPrefix(key, o.engine.Prefix)
 	if ok && o.engine.Prefix == allServices && !strings.HasPrefix(rest, "U=") { // the next part is the service

@@ -300,8 +300,8 @@ type Action struct {
 	By
 }
 
-// Release lets an abandoned operation run again: the next request under its key runs, whoever sends it, as a takeover, also under
-// core.Uncertain. If the service seals what it stores, and the engine has no core.Config.Seal, the record keeps its remark.
+// Release lets an abandoned operation run again, even under core.Uncertain: the next request under its key runs, as a takeover.
+// If the service seals what it stores, and the engine has no core.Config.Seal, the record keeps its remark.
 func (o *Operations) Release(ctx context.Context, op Operation, by By) error {
 	return o.do(ctx, Action{"release", op, by}, store.Change{To: store.Free}, nil)
 }

@@ -39,13 +39,13 @@ type options struct {
 func main() {
 	var o options
 	var effects string
-	flag.StringVar(&o.role, "role", "", "`shop` or bank: what the program starts by itself")
+	flag.StringVar(&o.role, "role", "", "`shop` or bank: set by the program for the processes that it starts")
 	flag.StringVar(&o.shop, "shop", "", "`address` of the shop (default: any free one)")
 	flag.StringVar(&o.bank, "bank", "", "`address` of the bank (default: any free one)")
-	flag.StringVar(&o.dir, "dir", "", "`folder` of the ledgers (default: one that is removed)")
-	flag.StringVar(&o.store, "store", "", "the shop's `store`: redis://…, or a file of SQLite")
-	flag.StringVar(&effects, "effects", "reserve,charge,ship", "`what` the shop has the bank do for an order, in this order")
-	flag.IntVar(&o.orders, "orders", 200, "how many orders there are")
+	flag.StringVar(&o.dir, "dir", "", "`folder` of the ledgers (default: a temporary one)")
+	flag.StringVar(&o.store, "store", "", "the shop's `store`: redis://…, or an SQLite file")
+	flag.StringVar(&effects, "effects", "reserve,charge,ship", "`calls` of the bank that make an order, in this order")
+	flag.IntVar(&o.orders, "orders", 200, "how many orders the client sends")
 	flag.IntVar(&o.kills, "kills", 2, "how often each service is killed")
 	flag.Float64Var(&o.loss, "loss", 0.3, "the share of requests, and of answers, that each link loses")
 	flag.Uint64Var(&o.seed, "seed", rand.Uint64(), "of what is lost")

@@ -33,9 +33,9 @@ import (
 
 func main() {
 	addr := flag.String("addr", "", "`address` of HTTP (default: stdio)")
-	records := flag.String("store", "memory", "where the `records` are: memory, sqlite:FILE, redis://…, postgres://…, mysql://…")
+	records := flag.String("store", "memory", "where `records` are kept: memory, sqlite:FILE, redis://…, postgres://…, mysql://…")
 	binding := flag.Duration("binding", 2*time.Minute, "how long it takes to bind a book")
-	script := flag.Bool("script", false, "run a client that loses answers, and end")
+	script := flag.Bool("script", false, "run a scripted client whose answers get lost, and exit")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()

@@ -50,11 +50,11 @@ func main() {
 	flag.StringVar(&s.addr, "addr", "127.0.0.1:8080", "`address` to listen on")
 	flag.StringVar(&s.database, "store", "", "the database, sqlite:FILE or postgres://… (default: a temporary file)")
 	flag.StringVar(&s.name, "name", "",
-		"what the names of tables and queues begin with (default: a new `name`; they are removed at the end)")
-	flag.UintVar(&s.orders, "orders", 0, "place so `many` orders, and end when they are charged")
-	chaos := flag.Bool("chaos", false, "have workers charge that are killed, cut off and sent messages again (100 -orders, unless given)")
-	flag.Uint64Var(&s.seed, "seed", uint64(time.Now().UnixMilli()%1e6), "the `number` that -chaos draws its faults from")
-	flag.BoolVar(&s.worker, "worker", false, "be a worker of -chaos: end when standard input does")
+		"prefix of the names of tables and queues (default: a new `name`, whose tables and queues are removed at the end)")
+	flag.UintVar(&s.orders, "orders", 0, "place this `many` orders, and exit when they are charged")
+	chaos := flag.Bool("chaos", false, "kill workers, break connections and send messages again (100 orders unless -orders is set)")
+	flag.Uint64Var(&s.seed, "seed", uint64(time.Now().UnixMilli()%1e6), "`seed` of the faults of -chaos")
+	flag.BoolVar(&s.worker, "worker", false, "run as a worker of -chaos, until standard input ends")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	parts := []func(context.Context) error{s.listen, s.relay, s.consume}

@@ -40,9 +40,9 @@ const (
 func ParseOptions(flags *flag.FlagSet, args []string) (Options, error) {
 	var o Options
 	flags.StringVar(&o.Addr, "addr", "127.0.0.1:8080", "`address` to listen on")
-	flags.StringVar(&o.Admin, "admin", "", "`user:password` of the operator's page, /admin/idempotency/ (default: there is no page)")
+	flags.StringVar(&o.Admin, "admin", "", "`user:password` of the operators' page, /admin/idempotency/ (default: no page)")
 	flags.DurationVar(&o.Lease, "lease", 30*time.Second, "how long a claim is valid without renewal")
-	flags.StringVar(&o.Metrics, "metrics", "", "`address` on which Prometheus gets /metrics (default: nowhere)")
+	flags.StringVar(&o.Metrics, "metrics", "", "`address` that serves /metrics for Prometheus (default: none)")
 	flags.DurationVar(&o.Retain, "retain", 0, "how long results are replayed (default: a minute, or a day under a client's key or a token)")
 	flags.StringVar(&o.Secret, "secret", DefaultSecret,
 		"the `secret` with which webhooks are signed and tokens are made, at least 32 bytes")

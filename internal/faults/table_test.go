@@ -35,14 +35,15 @@ const (
 )
 
 var sections = []struct{ title, about string }{
-	{redisServer, "One server, Redis 7.0 or Valkey 8.1, which is killed, frozen, emptied or full. " +
-		"Valkey compares by itself whose a record is; on Redis scripts do."},
+	{redisServer, "One server, Redis 7.0 or Valkey 8.1, is killed, frozen, emptied or filled. " +
+		"Valkey has a command that compares the owner of a record; on Redis a script does so."},
 	{redisLink, "The connection between the service and its server."},
-	{redisReplica, "A replica takes over. Replication is asynchronous: see below for what that can lose."},
+	{redisReplica, "A replica takes over. Replication is asynchronous: see " +
+		"[what a failover can lose](#what-a-failover-of-redis-can-lose)."},
 	{sqlServers, "The database server is killed, or ends the connection."},
 	{transactions, "The handler's change is made in the transaction that holds the record."},
-	{services, "Two processes, one on Gin and one on Fiber (on net/http where a clock is wrong) share a store; " +
-		"one is killed, frozen, or has a wrong clock."},
+	{services, "Two processes, one on Gin and one on Fiber (both on net/http where a clock is wrong), share a store. " +
+		"One is killed, frozen, or has a wrong clock."},
 }
 
 // row is what a test has found out about one fault.

@@ -128,7 +128,7 @@ func TestAdCPVectors(t *testing.T) {
 				passed++
 			}
 		}
-		require.Equal(t, counted, fmt.Sprintf("%d passed, %d not applicable", passed, not), "docs/signing.md says so")
+		require.Equal(t, counted, fmt.Sprintf("%d passed, %d not applicable", passed, not), "README.md says so")
 	}
 }
 
@@ -204,7 +204,7 @@ func TestAdCPCanonicalURLs(t *testing.T) {
 		})
 		require.Contains(t, text, `"@target-uri": `+tc.Target+"\n"+`"@authority": `+tc.Authority+"\n", tc.Name)
 	}
-	require.Equal(t, "34 passed, 3 not applicable", fmt.Sprintf("%d passed, %d not applicable", passed, not), "docs/signing.md says so")
+	require.Equal(t, "34 passed, 3 not applicable", fmt.Sprintf("%d passed, %d not applicable", passed, not), "README.md says so")
 }
 
 // The vectors of Web Bot Auth: those of the drafts up to -01, and what its reference implementation refuses.
@@ -265,7 +265,7 @@ func TestWebBotAuthVectors(t *testing.T) {
 			}
 		}
 	}
-	require.Equal(t, "4 passed, 4 not applicable", fmt.Sprintf("%d passed, %d not applicable", passed, not), "docs/signing.md says so")
+	require.Equal(t, "4 passed, 4 not applicable", fmt.Sprintf("%d passed, %d not applicable", passed, not), "README.md says so")
 
 	// The refusals in crates/web-bot-auth/src/lib.rs (version as in testdata, Apache-2.0).
 	const (

@@ -46,7 +46,7 @@ type StandardConfig struct {
 	// receivers change theirs. There may be 7. Verifiers ignore them.
 	AlsoSign []*sign.Key
 
-	// UnsignedIdempotencyKey accepts messages with an Idempotency-Key, which is not signed: whoever relays the message can
+	// UnsignedIdempotencyKey accepts messages with an Idempotency-Key, which is not signed: anyone who relays the message can
 	// change it. A guard inside such a verifier must use webhook-id instead. False: such messages are refused
 	// ([sign.ReasonUncovered]).
 	UnsignedIdempotencyKey bool

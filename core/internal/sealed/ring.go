@@ -45,7 +45,7 @@ func NewRing(err error, keys []Key, allowUnsealed, openOnly bool) *Ring {
 }
 
 // What is sealed is firstByte, the name of the key after its length in a byte, a nonce of 12 bytes, and the ciphertext with
-// its tag. Steps have their number in front, which the store reads. All before the nonce is the additional data. docs/sealing.md
+// its tag. Steps have their number in front, which the store reads. All before the nonce is the additional data. docs/records.md
 // promises this format.
 const (
 	firstByte  = 6 // no other result or value begins with it, and no steps; a number begins with a greater one

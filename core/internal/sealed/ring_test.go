@@ -48,7 +48,7 @@ func TestStore(t *testing.T) {
 	}
 }
 
-// TestSealFormat: it is the one of docs/sealing.md, which another program can open.
+// TestSealFormat: it is the one of docs/records.md, which another program can open.
 func TestSealFormat(t *testing.T) {
 	const key = "idem:shop:U=aliceM=POST%20/ordersK=k-1"
 	stored := newRing(false, "b", "a").seal(ofResult, key, []byte("\x02plain"))

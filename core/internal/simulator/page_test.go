@@ -89,7 +89,7 @@ func cases(t *testing.T, list string) {
 
 // TestTrackRecord: the cases exist that hold the defects of docs/track-record.md.
 func TestTrackRecord(t *testing.T) {
-	tables := strings.Split(read(t, "../../../docs/track-record.md"), " | held by |\n")[1:]
+	tables := strings.Split(read(t, "../../../docs/track-record.md"), " | covered by |\n")[1:]
 	require.NotEmpty(t, tables)
 	for _, table := range tables {
 		_, rows, _ := strings.Cut(table, "\n")
