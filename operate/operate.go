@@ -219,6 +219,17 @@ type view struct {
 	MayChange bool
 }
 
+// Searched says what was searched for.
+func (v *view) Searched() string {
+	var fields []string
+	for _, name := range []string{"find", "state", "user", "route", "key", "policy", "older"} {
+		if text := v.Query.Get(name); text != "" {
+			fields = append(fields, name+" "+text)
+		}
+	}
+	return strings.Join(fields, ", ")
+}
+
 type count struct {
 	State store.State
 	N     string
@@ -252,13 +263,14 @@ func (h *Handler) serveList(w http.ResponseWriter, r *http.Request) {
 		v.Query.Del("from")
 	}
 	get := func(name string) string { return strings.TrimSpace(v.Query.Get(name)) }
+	missing := false // the one operation that is asked for
 	if text := get("find"); text != "" {
 		op, err := h.ops.Lookup(r.Context(), text)
 		if err == nil {
 			redirect(w, "operation?digest="+op.Digest)
 			return
 		}
-		v.Message = sentence(err)
+		v.Message, missing = sentence(err), true
 	}
 	q := operations.Query{User: get("user"), Route: get("route"), Policy: get("policy"), From: from, Limit: pageSize}
 	if state, _ := store.ParseState(get("state")); slices.Contains(v.States, state) {
@@ -277,7 +289,7 @@ func (h *Handler) serveList(w http.ResponseWriter, r *http.Request) {
 			redirect(w, "operation?digest="+op.Digest)
 			return
 		}
-		v.Message = sentence(err)
+		v.Message, missing = sentence(err), true
 	}
 	for op, err := range h.ops.List(r.Context(), q) {
 		if err != nil {
@@ -288,6 +300,9 @@ func (h *Handler) serveList(w http.ResponseWriter, r *http.Request) {
 	}
 	if n := len(v.Operations); n >= pageSize && v.Operations[n-1].Next != "" {
 		v.Next = "?" + h.withCursor(v.Query, v.Operations[n-1].Next).Encode()
+	}
+	if missing {
+		v.Operations, v.Next = nil, ""
 	}
 	v.Counts = h.counts(r.Context())
 	if v.Broken {

@@ -221,7 +221,9 @@ func TestPage(t *testing.T) {
 	assert.Equal(t, "by hand", r.Value)
 	s.visit("act", s.form(s.visit("operation?digest="+digest, nil), "forget"))
 	assert.Equal(t, "/deep/admin/idempotency/", s.visited)
-	assert.Contains(t, s.visit("operation?digest="+digest, nil), "There is no such operation.")
+	gone := s.visit("operation?digest="+digest, nil)
+	assert.Contains(t, gone, "There is no such operation.")
+	assert.Contains(t, gone, "Search the logs for its digest.")
 	assert.Equal(t, http.StatusNotFound, s.status)
 }
 
@@ -399,6 +401,12 @@ func TestWhatThePageShows(t *testing.T) {
 	assert.Contains(t, get("/x/"+rows.FindString(list)+"&body"), "n: 03ff")
 	assert.Contains(t, get("/x/?older=yesterday"), "takes a duration such as")
 	assert.Contains(t, get("/x/?find=zzz"), "is neither")
+	missing := get("/x/?find=" + strings.Repeat("0", 16))
+	assert.Contains(t, missing, "There is no such operation.")
+	assert.NotRegexp(t, rows, missing, "others were not asked for")
+	assert.NotContains(t, missing, `rel="next"`)
+	assert.Contains(t, missing, "<details open><summary><h2>Search: find 0000000000000000</h2>")
+	assert.Contains(t, list, "<details><summary><h2>Search: state done</h2>")
 	assert.Contains(t, get("/x/style.css"), "color-scheme")
 
 	key := []byte(strings.Repeat("0123456789", 4))
@@ -493,8 +501,9 @@ func TestTimeLine(t *testing.T) {
 	}{
 		"running": {func(r *records) { r.claim("k", 0, about()) },
 			"Begun, running, Lease passes", []string{"claimed by host 7", "In 1 min", "in 1 min"}, []string{"Time not recorded"}},
-		"its lease has passed": {func(r *records) { r.claim("k", 6*time.Hour, about()) }, "Begun, Not finished, abandoned, Record is forgotten",
-			[]string{`<rect class="abandoned" width="25.00%"`, `x="25.00%" width="75.00%"`, "6 h ago", "In 18 h", "The run lost its claim"}, nil},
+		"its lease has passed": {func(r *records) { r.claim("k", 6*time.Hour, about()) },
+			"Begun, Not finished, abandoned, Record is forgotten", []string{`<rect class="abandoned" width="25.00%"`,
+				`x="25.00%" width="75.00%"`, "6 h ago", "In 18 h", "The run lost its claim"}, nil},
 		"taken over": {func(r *records) {
 			r.claim("k", time.Hour, about())
 			require.NoError(r, r.Complete(r.Context(), stored+"k", r.claim("k", 0, store.About{}), []byte("1234"), time.Hour))
@@ -704,7 +713,8 @@ func TestLongValues(t *testing.T) {
 func TestToken(t *testing.T) {
 	r := newRecords(t, nil)
 	r.access = operate.Change
-	_, err := r.Acquire(t.Context(), "idem:shop:U=annM=checkoutT=x", store.Claim{Owner: store.NewOwner(), Lease: time.Minute, About: about()})
+	claim := store.Claim{Owner: store.NewOwner(), Lease: time.Minute, About: about()}
+	_, err := r.Acquire(t.Context(), "idem:shop:U=annM=checkoutT=x", claim)
 	require.NoError(t, err)
 	page := r.get("/x/operation?digest=" + regexp.MustCompile(`operation\?digest=(\w+)`).FindStringSubmatch(r.get("/x/"))[1])
 	assert.NotContains(t, page, "<form")
