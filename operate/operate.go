@@ -88,6 +88,7 @@ type Options struct {
 // Handler is the page. It is safe for concurrent use.
 type Handler struct {
 	ops        *operations.Operations
+	unsettled  func() int
 	options    Options
 	protection *http.CrossOriginProtection
 	act        http.Handler
@@ -103,7 +104,7 @@ func New(engine *core.Engine, o Options) (*Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	h := &Handler{ops: ops, options: o, protection: http.NewCrossOriginProtection()}
+	h := &Handler{ops: ops, unsettled: engine.Unsettled, options: o, protection: http.NewCrossOriginProtection()}
 	for _, origin := range o.TrustedOrigins {
 		if err := h.protection.AddTrustedOrigin(origin); err != nil {
 			return nil, fmt.Errorf("operate: Options.TrustedOrigins: %w", err)
@@ -135,6 +136,12 @@ var files embed.FS
 
 var pages = template.Must(template.New("").Funcs(template.FuncMap{
 	"span": operations.Span, "number": number, "text": func(s string) string { return operations.Printable(s) },
+	"past": past, "left": func(op *operations.Operation) float64 { return 100 - past(op) },
+	"ends": func(op *operations.Operation) string {
+		return time.Now().Add(op.Remaining).UTC().Format("2006-01-02 15:04")
+	},
+	// An action of an operator replaces the remark, see operations.Operations.
+	"did": func(what string, op *operations.Operation) bool { return strings.HasPrefix(op.Remark, what+" by ") },
 }).ParseFS(files, "page.html"))
 
 // ServeHTTP implements [http.Handler].
@@ -189,7 +196,14 @@ type view struct {
 	Title   string
 	Message string
 
+	// Unsettled is how many runs of this process are unsettled: see core.Engine.Unsettled.
+	Unsettled int
+
 	// the list
+	Overview   bool // nobody has searched
+	Abandoned  []operations.Operation
+	Long       []operations.Operation // they run for very long
+	More       bool                   // there may be more of these two
 	Query      url.Values
 	States     []store.State
 	Counts     []count
@@ -203,6 +217,17 @@ type view struct {
 	Body      string
 	ShowsBody bool
 	MayChange bool
+}
+
+// Searched says what was searched for.
+func (v *view) Searched() string {
+	var fields []string
+	for _, name := range []string{"find", "state", "user", "route", "key", "policy", "older"} {
+		if text := v.Query.Get(name); text != "" {
+			fields = append(fields, name+" "+text)
+		}
+	}
+	return strings.Join(fields, ", ")
 }
 
 type count struct {
@@ -219,7 +244,8 @@ func (h *Handler) serveList(w http.ResponseWriter, r *http.Request) {
 		h.fail(w, http.StatusBadRequest, "The form could not be read.")
 		return
 	}
-	v := view{Title: "Operations", Query: r.PostForm, States: operations.States()}
+	v := view{Title: "Operations", Query: r.PostForm, States: operations.States(), Unsettled: h.unsettled(),
+		Overview: r.Method != http.MethodPost && r.URL.RawQuery == ""}
 	if r.Method != http.MethodPost {
 		if v.Query = r.URL.Query(); v.Query.Has("user") || v.Query.Has("key") { // of somebody else's link
 			v.Message = "The address of this page contains a user or a key, and logs keep addresses. Use the search form instead."
@@ -237,13 +263,14 @@ func (h *Handler) serveList(w http.ResponseWriter, r *http.Request) {
 		v.Query.Del("from")
 	}
 	get := func(name string) string { return strings.TrimSpace(v.Query.Get(name)) }
+	missing := false // the one operation that is asked for
 	if text := get("find"); text != "" {
 		op, err := h.ops.Lookup(r.Context(), text)
 		if err == nil {
 			redirect(w, "operation?digest="+op.Digest)
 			return
 		}
-		v.Message = sentence(err)
+		v.Message, missing = sentence(err), true
 	}
 	q := operations.Query{User: get("user"), Route: get("route"), Policy: get("policy"), From: from, Limit: pageSize}
 	if state, _ := store.ParseState(get("state")); slices.Contains(v.States, state) {
@@ -262,7 +289,7 @@ func (h *Handler) serveList(w http.ResponseWriter, r *http.Request) {
 			redirect(w, "operation?digest="+op.Digest)
 			return
 		}
-		v.Message = sentence(err)
+		v.Message, missing = sentence(err), true
 	}
 	for op, err := range h.ops.List(r.Context(), q) {
 		if err != nil {
@@ -274,23 +301,71 @@ func (h *Handler) serveList(w http.ResponseWriter, r *http.Request) {
 	if n := len(v.Operations); n >= pageSize && v.Operations[n-1].Next != "" {
 		v.Next = "?" + h.withCursor(v.Query, v.Operations[n-1].Next).Encode()
 	}
-	if h.ops.Counts() {
-		counts, err := h.ops.Count(r.Context())
-		for i, state := range v.States {
-			text := "?"
-			if err == nil {
-				text = number(uint64(counts[i].N))
-				if counts[i].More {
-					text += "+"
-				}
-			}
-			v.Counts = append(v.Counts, count{state, text})
-		}
+	if missing {
+		v.Operations, v.Next = nil, ""
 	}
+	v.Counts = h.counts(r.Context())
 	if v.Broken {
 		status = http.StatusServiceUnavailable
+	} else if v.Overview {
+		h.needs(r.Context(), &v)
 	}
 	h.render(w, status, "list", &v)
+}
+
+// counts returns how many operations of each state there are, where the store can tell without going through all.
+func (h *Handler) counts(ctx context.Context) (each []count) {
+	var counts []operations.Count
+	if h.ops.Counts() {
+		counts, _ = h.ops.Count(ctx) // none of an error
+	}
+	for i, state := range operations.States() {
+		c := count{State: state}
+		switch {
+		case !h.ops.Counts():
+		case counts == nil:
+			c.N = "?"
+		case counts[i].More:
+			c.N = number(uint64(counts[i].N)) + "+"
+		default:
+			c.N = number(uint64(counts[i].N))
+		}
+		each = append(each, c)
+	}
+	return each
+}
+
+const (
+	longRun = 15 * time.Minute // page.html has it, too
+	needing = 10               // how many that need somebody are shown
+	looking = 3 * time.Second  // how long they are looked for, in a store that has to go through all
+)
+
+// needs fills in which operations need somebody: those that are abandoned, and those that run for very long.
+func (h *Handler) needs(ctx context.Context, v *view) {
+	ctx, cancel := context.WithTimeout(ctx, looking)
+	defer cancel()
+	q := operations.Query{Limit: needing + 1} // of which they are the first
+	if !h.ops.Counts() {
+		q = operations.Query{States: []store.State{store.Abandoned, store.Running}}
+	}
+	for op, err := range h.ops.List(ctx, q) {
+		switch {
+		case err != nil, len(v.Abandoned)+len(v.Long) == needing:
+			v.More = true
+			return
+		case op.State == store.Abandoned:
+			v.Abandoned = append(v.Abandoned, op)
+		case op.State == store.Running && !op.Begun.IsZero() && time.Since(op.Begun) >= longRun:
+			v.Long = append(v.Long, op)
+		}
+	}
+}
+
+// past returns the part of an operation's time that has passed, from 0 to 100.
+func past(op *operations.Operation) float64 {
+	passed := max(time.Since(op.Begun), 0)
+	return 100 * float64(passed) / float64(max(passed+op.Remaining, 1))
 }
 
 // withCursor returns what of a search may be in an address, with an encrypted cursor, which has the user, too. It is good for this search
@@ -333,6 +408,9 @@ func (h *Handler) serveOperation(w http.ResponseWriter, r *http.Request, access 
 		return
 	}
 	v := view{Title: "Operation " + op.Digest, Op: &op, MayChange: access >= Change}
+	if op.State == store.Abandoned {
+		v.Unsettled = h.unsettled() // it may be one of these
+	}
 	body := op.Result
 	if answer, ok := h.ops.Answer(op); ok {
 		v.Answer, body = &answer, answer.Body

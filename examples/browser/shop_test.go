@@ -14,6 +14,7 @@ import (
 	"github.com/chromedp/cdproto/accessibility"
 	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/fetch"
+	"github.com/chromedp/cdproto/log"
 	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/chromedp"
@@ -626,32 +627,73 @@ func (p *tab) charge(fields ...string) int {
 // operator finds a charge whose outcome is uncertain, and lets it run again.
 func operator(p *tab) {
 	p.viewport(360, 640)
-	require.Equal(p, 503, p.charge("X-Demo-Status", "503"))
-	require.Equal(p, 409, p.charge())
+	require.NoError(p, chromedp.Listen(p.ctx, func(e any) {
+		if e, ok := e.(*log.EventEntryAdded); ok && e.Entry.Level == log.EntryLevelError && strings.Contains(e.Entry.URL, "/admin/") {
+			p.Errorf("in the console: %s", e.Entry.Text)
+		}
+	}))
 	p.header("Authorization", "Basic "+base64.StdEncoding.EncodeToString([]byte(admin)))
 	p.open("/admin/idempotency/")
-	p.fitsSmallPhone()
+	p.fitsOperator()
+	require.Contains(p, p.text("main"), "Nothing needs you")
+	require.Contains(p, p.text("main"), "Send a request to a guarded route")
+
+	require.Equal(p, 503, p.charge("X-Demo-Status", "503"))
+	require.Equal(p, 409, p.charge())
+	p.open("/admin/idempotency/")
+	p.fitsOperator()
+	require.Regexp(p, `(?s)^Needs somebody now.*Find out.*abandoned.*POST /charges`, p.text(".needs"))
 	require.Contains(p, p.text("table"), "abandoned")
-	p.click("a.digest", 1)
-	p.until(`document.querySelector("h2")?.textContent == "Release"`)
-	p.fitsSmallPhone()
+	p.click(".needs a.digest", 1)
+	p.until(release)
+	p.fitsOperator()
+	require.Equal(p, []string{"Begun", "Not finished", "abandoned", "Record is forgotten"}, eval[[]string](p, moments))
+	require.True(p, eval[bool](p, drawn))
 	p.fill("form[action=act] input[name=reason]", "the bank knows nothing of it")
 	p.click("form[action=act] input[name=sure]", 1)
 	p.click("form[action=act] button", 2) // impatient
 	p.until(`document.body.textContent.includes("Free: the next request runs")`)
-	p.fitsSmallPhone()
+	p.fitsOperator()
+	require.Equal(p, []string{"Begun", "Released by an operator", "free", "Record is forgotten"}, eval[[]string](p, moments))
 	require.Equal(p, 201, p.charge())
 	p.open("/admin/idempotency/?state=done")
 	require.Contains(p, p.text("table"), "POST /charges")
+	p.click("a.digest", 1)
+	p.until(`document.querySelector("h1 .chip")?.textContent == "done"`)
+	p.fitsOperator()
+	require.Equal(p, []string{"Begun", "Attempt 2", "Finished", "done", "Result is no longer kept"}, eval[[]string](p, moments))
+	require.True(p, eval[bool](p, drawn))
 
-	require.Equal(p, 201, p.charge("X-User", strings.Repeat("wide", 15)))
-	for _, width := range []int64{360, 800, 1024, 1280} {
+	user := strings.Repeat("wide", 15)
+	require.Equal(p, 201, p.charge("X-User", user))
+	for _, width := range []int64{360, 800, 1024, 1100, 1280} {
 		p.viewport(width, 640)
 		p.open("/admin/idempotency/")
-		require.Contains(p, p.text("table"), strings.Repeat("wide", 15))
+		require.Contains(p, p.text("table"), user)
 		require.True(p, eval[bool](p, wide), "at %d pixels", width)
+		require.True(p, eval[bool](p, `(s => s.scrollWidth > s.clientWidth)(document.querySelector("td summary"))`), "it is cut")
+		p.click("td summary", 1)
+		require.Equal(p, user, p.text("td details[open] .whole"))
+		require.True(p, eval[bool](p, wide), "at %d pixels, with the whole", width)
 	}
 }
+
+// fitsOperator is fitsSmallPhone, and whether headings are in order.
+func (p *tab) fitsOperator() {
+	p.Helper()
+	p.until(`document.readyState == "complete"`) // with its style
+	p.fitsSmallPhone()
+	levels := eval[[]string](p, `[...document.querySelectorAll("h1, h2, h3, h4, h5, h6")].map(e => e.tagName[1])`)
+	require.Regexp(p, "^1(2(3*))*$", strings.Join(levels, ""))
+}
+
+// What the page of an operation has: a form to release it, the moments of its time line, and their picture.
+const (
+	release = `document.readyState == "complete" && [...document.querySelectorAll("h3")].some(e => e.textContent == "Release")`
+	moments = `[...document.querySelectorAll(".timeline h3")].map(e => e.innerText)`
+	drawn   = `(([past, left]) => past.width >= 0 && left.width > 0 && Math.abs(past.right - left.left) < 1)(
+		[...document.querySelectorAll(".lane rect")].map(e => e.getBoundingClientRect()))`
+)
 
 // WCAG 2.2, success criterion 2.5.5: 44 pixels, but for links in a text.
 const tooSmall = `[...document.querySelectorAll("input:not([type=hidden]), select, button")]
