@@ -95,8 +95,9 @@ func (a *arrived) ReadBody(limit int64) ([]byte, error) {
 }
 
 // BenchmarkSign is what it costs to verify a message with a body of 200 bytes, by scheme (and by where
-// its parameters stand, for those that sign parameters), without the store of nonces. "by-hand" is the same done
-// without the package; "floor" is SHA-256 of the body and HMAC-SHA256 of 332 bytes, alone: the signing string of v1 has 227 bytes here, and that of RFC 9421 has 409.
+// its parameters stand, for those that sign parameters), without the store of nonces. "by-hand" is the same done without the
+// package; "floor" is SHA-256 of the body and HMAC-SHA256 of 332 bytes, alone: the signing string of v1 has 227 bytes here, and
+// that of RFC 9421 has 409.
 func BenchmarkSign(b *testing.B) {
 	const secret = "0123456789abcdef0123456789abcdef"
 	shared := sign.Must(sign.NewHMACKey(sign.KeyConfig{ID: "demo"}, []byte(secret)))

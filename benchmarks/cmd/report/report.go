@@ -72,7 +72,8 @@ var tables = []table{
 		"how many either side has kept busy. A client costs about as much as bare Fiber does: where the service does not fill what it " +
 		"has, its rate is bounded by the client, by Redis or by others on the machine, and service-cpu is what to compare. The ratio of " +
 		"a closed loop is to the one without a guard.",
-		`^Load/(\w+)/(?:memory|redis2?|own)/closed/connections=(\d+)/.*`, "Load/$1/bare/closed/connections=$2/replays=10", "req/s"},
+		`^Load/(\w+)/(?:memory|unchecked|redis2?|own)/closed/connections=(\d+)/.*`, "Load/$1/bare/closed/connections=$2/replays=10",
+		"req/s"},
 }
 
 // target is a number that is to be reached: of a row's unit, less that of the row minus, divided by the same of the
@@ -98,6 +99,17 @@ func targets() []target {
 			target{what: fw.name + ", client key, replay: allocations added", limit: fw.replay, unit: "allocs/op",
 				row: "Matrix/" + fw.name + "/replay/memory", minus: "Matrix/" + fw.name + "/bare/none"})
 	}
+	for _, fw := range []string{"fiber", "fiber3"} {
+		const way = "/closed/connections=64/replays=10"
+		ts = append(ts,
+			target{what: fw + " over TCP, by the key alone: rate, against Fiber's own middleware", limit: 0.9, atLeast: true, unit: "req/s",
+				row: "Load/" + fw + "/unchecked" + way, over: "Load/" + fw + "/own" + way},
+			target{what: fw + " over TCP: rate, against Fiber's own middleware", limit: 0.8, atLeast: true, unit: "req/s",
+				row: "Load/" + fw + "/memory" + way, over: "Load/" + fw + "/own" + way})
+	}
+	ts = append(ts, target{what: "over TCP, 5M records standing: p99 of a first request, against none standing", limit: 1.2, unit: "p99-ns",
+		row:  "Load/nethttp/memory+5000000/open/connections=64/beside-standing=0",
+		over: "Load/nethttp/memory/open/connections=64/beside-standing=0"})
 	const peer = ": time added, against what Fiber's own middleware adds"
 	for _, fw := range []struct{ name, table string }{{"fiber", "FiberPeer/"}, {"fiber3", "Fiber3Peer/"}} {
 		ts = append(ts,
