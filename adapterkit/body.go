@@ -73,9 +73,9 @@ func (q *request) Header(name string, i int) (value string, lines int) {
 func (q *request) Describe(r *adapter.Request) {
 	r.Method = q.r.Method
 	r.RawQuery = q.r.URL.RawQuery
-	r.ContentType = q.r.Header.Get("Content-Type")
+	r.ContentType = first(q.r.Header, "Content-Type")
 	if !q.isDecoded() {
-		r.ContentEncoding = q.r.Header.Get("Content-Encoding")
+		r.ContentEncoding = first(q.r.Header, "Content-Encoding")
 	}
 	r.Host = strings.ToLower(q.r.Host)
 	r.RemoteAddr = q.r.RemoteAddr
@@ -183,7 +183,7 @@ func checkWhole(r *http.Request, n, before int64, count *count) error {
 	case count != nil && before > 0 && n == count.read-before:
 		// The rest came as it was sent, so that what was read before is missing.
 		return adapter.ErrBodyConsumed
-	case count != nil, r.Header.Get("Content-Encoding") != "" && !isSent(r.Body):
+	case count != nil, first(r.Header, "Content-Encoding") != "" && !isSent(r.Body):
 		return nil // decompressed: Content-Length is that of the compressed body
 	case n < r.ContentLength && isSent(r.Body):
 		return adapter.ErrBodyConsumed

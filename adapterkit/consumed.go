@@ -64,7 +64,7 @@ func countOf(r *http.Request) *count {
 // isDecoded reports whether the header names a coding that does not count, because somebody has replaced the body's reader: the
 // body is what it yields.
 func (q *request) isDecoded() bool {
-	if q.r.Header.Get("Content-Encoding") == "" {
+	if first(q.r.Header, "Content-Encoding") == "" {
 		return false
 	}
 	body := q.r.Body

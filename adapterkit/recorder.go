@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"slices"
@@ -148,26 +149,26 @@ func (r *Recorder) writeHeader(status int) {
 	}
 
 	h := r.w.Header()
-	r.snapshot(h)
+	trailers := r.snapshot(h)
 	r.begin()
 	r.status = status
 	if status == http.StatusServiceUnavailable && isByTimeoutHandler() {
 		r.ending = adapter.RunsOn
 	}
 	if BodyAllowed(status) {
-		if length := h.Get("Content-Length"); length != "" {
+		if length := first(h, "Content-Length"); length != "" {
 			if n, err := strconv.ParseInt(length, 10, 64); err == nil && n >= 0 {
 				r.declared = n
 			}
 		}
 		_, typed := h["Content-Type"]
-		coding := h.Get("Content-Encoding")
+		coding := first(h, "Content-Encoding")
 		if r.byWrite && r.notes == nil { // an outer compressor has set its own, and detects the type at the first write
 			coding = (&adapter.Response{Header: r.kept.fields}).Get("Content-Encoding")
 		}
-		r.untyped = !typed && coding == "" && h.Get("Transfer-Encoding") == ""
+		r.untyped = !typed && coding == "" && first(h, "Transfer-Encoding") == ""
 	}
-	if status == http.StatusSwitchingProtocols || hasTrailers(h) {
+	if status == http.StatusSwitchingProtocols || trailers {
 		r.passes(false)
 		if !r.byWrite {
 			r.w.WriteHeader(status)
@@ -179,7 +180,7 @@ func (r *Recorder) writeHeader(status int) {
 	}
 	// A writer in between may decide on the header at the first write, or ignore it once it is sent. So
 	// the header waits for the body.
-	r.postpone(h)
+	r.state = postponed
 }
 
 // begin notes that there is an answer, though it may have no body.
@@ -205,34 +206,38 @@ func (r *Recorder) implicit() int {
 	return http.StatusOK
 }
 
-// postpone remembers h as it is, for commit.
-func (r *Recorder) postpone(h http.Header) {
+// snapshot captures the header, with names in order, so that equal responses make equal records. It remembers the whole as it is, for
+// sendHead, and reports whether there will be trailers.
+func (r *Recorder) snapshot(h http.Header) (trailers bool) {
 	k := r.kept
 	if k.header == nil {
 		k.header = make(http.Header, len(h))
 	}
+	fields := k.fields[:0]
 	for name, values := range h {
+		if strings.HasPrefix(name, http.TrailerPrefix) {
+			trailers = true
+			continue
+		}
 		start := len(k.values)
 		k.values = append(k.values, values...)
 		k.header[name] = k.values[start:len(k.values):len(k.values)]
-	}
-	r.state = postponed
-}
-
-// snapshot captures the header, with names in order, so that equal responses make equal records.
-func (r *Recorder) snapshot(h http.Header) {
-	fields := r.kept.fields[:0]
-	for name, values := range h {
-		if strings.HasPrefix(name, http.TrailerPrefix) {
-			continue
-		}
 		for _, v := range values {
 			fields = append(fields, adapter.Field{Name: name, Value: v})
 		}
 	}
 	slices.SortStableFunc(fields, byName)
-	r.kept.removed = Removed(fields, r.kept.before)
-	r.kept.fields = Changed(fields, r.kept.before)
+	k.removed = Removed(fields, k.before)
+	k.fields = Changed(fields, k.before)
+	return trailers || len(h["Trailer"]) > 0
+}
+
+// first returns the first value of a field, whose name is in canonical form. [http.Header.Get] would bring it into that each time.
+func first(h http.Header, name string) string {
+	if values := h[name]; len(values) > 0 {
+		return values[0]
+	}
+	return ""
 }
 
 func byName(a, b adapter.Field) int { return strings.Compare(a.Name, b.Name) }
@@ -276,15 +281,16 @@ func (r *Recorder) commit() {
 // sendHead sends the status, with the header as it was when the handler sent it.
 func (r *Recorder) sendHead() {
 	h, then := r.w.Header(), r.kept.header
-	for name := range h {
-		if _, ok := then[name]; !ok && !strings.HasPrefix(name, http.TrailerPrefix) {
-			delete(h, name)
-		}
-	}
 	for name, values := range then {
 		if now, ok := h[name]; !ok || !slices.Equal(now, values) {
 			h[name] = slices.Clone(values)
 		}
+	}
+	if len(h) > len(then) {
+		maps.DeleteFunc(h, func(name string, _ []string) bool {
+			_, ok := then[name]
+			return !ok && !strings.HasPrefix(name, http.TrailerPrefix)
+		})
 	}
 	if !r.byWrite {
 		r.w.WriteHeader(r.status)

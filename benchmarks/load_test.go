@@ -13,7 +13,9 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"runtime/pprof"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -31,7 +33,8 @@ import (
 )
 
 // loadService, in the environment of a test process, makes it a service of BenchmarkLoad: the name of a framework, and
-// "bare", "own", "memory" or the URL of a Redis. loadName is the name of the service to its store.
+// "bare", "own", "memory", "unchecked" (in memory, by the key alone), "memory+" and how many records stand there already, or the URL of
+// a Redis. loadName is the name of the service to its store. With IDEM_BENCH_PROFILE=FILE it writes a profile of its processor time.
 const loadService, loadName = "IDEM_BENCH_SERVICE", "IDEM_BENCH_NAME"
 
 // orders is an operation for many clients at once. No two executions answer alike.
@@ -69,17 +72,24 @@ func serveLoad(what string) error {
 	case "own":
 		s, _ = fw.own(o)
 	default:
+		policy := core.ClientKey()
 		var records store.Store
 		var err error
-		if on == "memory" {
+		switch inMemory, standing, _ := strings.Cut(on, "+"); inMemory {
+		case "unchecked":
+			policy = core.ClientKey(core.IgnoreFingerprint())
+			fallthrough
+		case "memory":
 			records, err = memstore.New(memstore.Config{MaxEntries: 20_000_000, MaxBytes: 8 << 30})
-		} else {
+			if n, _ := strconv.Atoi(standing); err == nil {
+				err = stand(records, n)
+			}
+		default:
 			records, err = redisstore.NewURL(on, redisstore.Config{})
 		}
 		if err != nil {
 			return err
 		}
-		policy := core.ClientKey()
 		policy.Retention = time.Minute
 		engine := core.MustNew(core.Config{
 			Store: records, Service: os.Getenv(loadName), User: core.UserFromHeader("X-User"),
@@ -91,6 +101,16 @@ func serveLoad(what string) error {
 	if err != nil {
 		return err
 	}
+	if file := os.Getenv("IDEM_BENCH_PROFILE"); file != "" {
+		f, err := os.Create(file)
+		if err != nil {
+			return err
+		}
+		if err := pprof.StartCPUProfile(f); err != nil {
+			return err
+		}
+		defer pprof.StopCPUProfile()
+	}
 	fmt.Println(listener.Addr())
 	go s.serve(listener)
 	lines := bufio.NewScanner(os.Stdin)
@@ -98,6 +118,23 @@ func serveLoad(what string) error {
 		fmt.Println(o.executed.Load(), int64(processTime()))
 	}
 	return lines.Err()
+}
+
+// stand has n finished operations stand in a store, as requests leave them.
+func stand(records store.Store, n int) error {
+	ctx, result := context.Background(), make([]byte, 200)
+	for i := range n {
+		key := fmt.Sprintf("idem:U=ann/M=POST%%20/orders/K=%0*d", keyLength, i)
+		claim := store.Claim{Owner: store.NewOwner(), Fingerprint: "c2a36fed15128e9e878583caaafefde9", Lease: time.Hour,
+			About: store.About{ID: store.NewID()}}
+		if _, err := records.Acquire(ctx, key, claim); err != nil {
+			return err
+		}
+		if err := records.Complete(ctx, key, claim.Owner, result, 24*time.Hour); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // loadProcess is a service in a process of its own.
@@ -351,7 +388,7 @@ func BenchmarkLoad(b *testing.B) {
 	for _, fw := range frameworks {
 		ways := []string{"bare", "memory", "redis"}
 		if fw.own != nil {
-			ways = append(ways, "own")
+			ways = append(ways, "own", "unchecked")
 		}
 		for _, way := range ways {
 			for _, connections := range []int{64, 1024} {
@@ -365,6 +402,17 @@ func BenchmarkLoad(b *testing.B) {
 			reached := benchmarkLoad(b, gin, way, 64, "duplicates", duplicates, 0)
 			benchmarkLoad(b, gin, way, 64, "duplicates", duplicates, max(100, reached/2))
 		}
+	}
+	plain, rate := frameworkNamed(b, "nethttp"), 0.0
+	for _, way := range []string{"memory", "memory+1000000", "memory+5000000"} {
+		if way == "memory+5000000" && testing.Short() {
+			continue // they take two gigabytes
+		}
+		reached := benchmarkLoad(b, plain, way, 64, "beside-standing", 0, 0)
+		if rate == 0 {
+			rate = max(100, reached/2) // for all of them
+		}
+		benchmarkLoad(b, plain, way, 64, "beside-standing", 0, rate)
 	}
 }
 

@@ -89,7 +89,7 @@ func measure(file, bench string, quick bool, count int) error {
 			switch bench.function {
 			case "BenchmarkLoad":
 				benchtime, memory = long, false // it would be the client's
-			case "BenchmarkFiberPeer", "BenchmarkFiber3Peer", "BenchmarkRedisPeer", "BenchmarkRedisClients":
+			case "BenchmarkFiberPeer", "BenchmarkFiber3Peer", "BenchmarkRedisPeer", "BenchmarkRedisClients", "BenchmarkRedisServerTime":
 				benchtime = long // there are targets for their times, and a brief run is mostly its warm-up
 			case "BenchmarkConsumer":
 				benchtime = messages // the broker takes a while to say that it has none left
