@@ -23,7 +23,7 @@ import (
 )
 
 // patience is how long a test waits for what must happen at some time.
-const patience = 30 * time.Second
+const patience = 2 * time.Minute
 
 // programs are those of the example programs that are tested.
 func programs() []string {
