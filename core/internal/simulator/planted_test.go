@@ -57,7 +57,7 @@ var faults = []planted{
 	{16, "leases", "wait.go", "context.WithTimeout(context.Background(), c.guard.policy.Duplicate.limit)",
 		"context.WithTimeout(context.Background(), 9*c.guard.policy.Duplicate.limit)"},
 	{16, "put", "wait.go", "		e.releaseFailed(k.key, w.claim.Owner, err)\n", ""},
-	{16, "put", "wait.go", "	if !told {\n", "	if false {\n"},
+	{16, "put", "wait.go", "	if !told {\n", "	if !told && false {\n"},
 
 	// lease
 	{13, "leases", "lease.go", "		c.expires = sent.Add(lease)\n", "		c.expires = now.Add(lease)\n"},
