@@ -4,7 +4,6 @@ go 1.26.0
 
 require (
 	github.com/alicebob/miniredis/v2 v2.33.0
-	github.com/anishathalye/porcupine v1.3.1
 	github.com/dunglas/httpsfv v1.1.1
 	github.com/gin-gonic/gin v1.11.0
 	github.com/go-json-experiment/json v0.0.0-20260820222146-c27c302e5fc3

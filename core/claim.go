@@ -184,6 +184,9 @@ func (c *claimant) complete(ctx context.Context, attempt uint64, verdict Verdict
 	e, claim := c.guard.engine, c.claim
 	claim.Takeover, claim.Attempt = true, attempt
 	grant, err := e.acquire(ctx, c.id.key, claim)
+	if err != nil {
+		e.releaseFailed(c.id.key, claim.Owner, err)
+	}
 	if err != nil || grant.State != store.Acquired {
 		return nil, err
 	}

@@ -3,14 +3,11 @@ package core_test
 import (
 	"context"
 	"fmt"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
 	"github.com/idem-go/idem/core"
 	"github.com/idem-go/idem/core/adapter"
@@ -159,38 +156,6 @@ func TestARunAsLongAsItsRetention(t *testing.T) {
 	})
 }
 
-// How long an abandoned run is remembered is not the retention's business.
-func TestAbandonedRunsAreRememberedBeyondTheRetention(t *testing.T) {
-	for _, crashes := range []bool{true, false} {
-		for set, remembered := range map[time.Duration]time.Duration{0: 24 * time.Hour, time.Minute: time.Minute} {
-			for uncertain, recovery := range recoveries {
-				bubble(t, fmt.Sprintf("crashes %t, set %v, uncertain %t", crashes, set, uncertain), func(t *testing.T) {
-					store := &spy{Store: newStore(t)}
-					e := core.MustNew(core.Config{User: byUser, Store: store})
-					p := core.Policy{Record: core.Record{
-						Lease: time.Second, Retention: 2 * time.Second, Abandoned: recovery, RememberAbandoned: set}}
-					c := post("{}", nil).doing(abandoning)
-					if crashes { // within its lease
-						c, store.renew, store.complete = post("{}", nil), down, down
-					}
-					serve(t, e.MustGuard(p), c)
-					require.Equal(t, crashes, e.Drain(over()) != nil, "the process ends")
-					store.renew, store.complete = nil, nil
-					g := core.MustNew(core.Config{User: byUser, Store: store}).MustGuard(p)
-					time.Sleep(remembered - 2*time.Second)
-					if !uncertain {
-						assert.Equal(t, "attempt 2", outcome(t, g, post("{}", nil)))
-						return
-					}
-					assert.Equal(t, "uncertain", outcome(t, g, post("{}", nil)))
-					time.Sleep(7 * time.Second)
-					assert.Equal(t, "attempt 1", outcome(t, g, post("{}", nil)))
-				})
-			}
-		}
-	}
-}
-
 // Each way in which a handler decides about its run, against each way in which the run ends.
 func TestHandlersDecideAboutTheirRuns(t *testing.T) {
 	decide := map[string]func(*core.Run){
@@ -246,43 +211,6 @@ func TestHandlersDecideAboutTheirRuns(t *testing.T) {
 
 func lost(context.Context) error { return store.ErrLost }
 
-// Who waits for a run that is abandoned does not wait for its lease: one takes over at once, and
-// the others get what that one does.
-func TestOneWaiterTakesOverAnAbandonedRunAtOnce(t *testing.T) {
-	soon := map[store.Store]time.Duration{newStore(t): time.Millisecond, &spy{Store: newStore(t)}: time.Second} // watched, polled
-	for records, soon := range soon {
-		for uncertain, recovery := range recoveries {
-			bubble(t, fmt.Sprintf("within %v, uncertain %t", soon, uncertain), func(t *testing.T) {
-				var second atomic.Int64
-				began := time.Now()
-				e := core.MustNew(core.Config{User: byUser, Store: records})
-				g := e.MustGuard(core.Policy{Key: core.Header(core.Required), Duplicate: core.Wait(time.Minute),
-					Record: core.Record{Lease: 30 * time.Second, OnFailure: core.Abandon, Abandoned: recovery}})
-				key := fmt.Sprint(uncertain)
-				go serve(t, g, post("{}", nil).withKey(key).doing(slowly(time.Second, 502, "")))
-				synctest.Wait()
-				var all sync.WaitGroup
-				for range 20 {
-					all.Go(func() {
-						c := serve(t, g, post("{}", nil).withKey(key).doing(func(ctx context.Context) adapter.Capture {
-							second.Add(1)
-							assert.EqualValues(t, 2, core.RunFrom(ctx).Attempt())
-							assert.Less(t, time.Since(began), time.Second+soon, "not when the old lease ends")
-							time.Sleep(time.Second)
-							return answer(201, "")
-						}))
-						assert.Equal(t, uncertain, c.code() == "uncertain")
-						assert.Equal(t, !uncertain, c.response.Status == 201)
-					})
-				}
-				all.Wait()
-				assert.Less(t, time.Since(began), 4*time.Second)
-				assert.Equal(t, !uncertain, second.Load() == 1)
-			})
-		}
-	}
-}
-
 func TestUncertain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		verdict, asked := core.Unknown(), 0
@@ -331,35 +259,6 @@ func TestUncertain(t *testing.T) {
 		assert.Equal(t, "attempt 2", outcome(t, g, post("{}", nil)))
 		assert.Equal(t, "replay", outcome(t, g, post("{}", nil)))
 	})
-}
-
-// A verdict is about the run that was asked about, not about one that was begun, and crashed,
-// while the hook was thinking.
-func TestVerdictsAreAboutOneRun(t *testing.T) {
-	for _, decide := range []core.Verdict{core.RunAgain(), core.Finished(&core.Response{Status: 200})} {
-		synctest.Test(t, func(t *testing.T) {
-			var asked []uint64
-			records := newStore(t)
-			g := core.MustNew(core.Config{User: byUser, Store: records}).MustGuard(core.Policy{Record: core.Record{
-				Lease: time.Second,
-				Abandoned: core.Uncertain(func(_ context.Context, u core.Uncertainty) (core.Verdict, error) {
-					if asked = append(asked, u.Attempt); u.Attempt == 2 {
-						return core.Unknown(), nil
-					}
-					grant, err := records.Acquire(context.Background(), u.Key.Raw(), store.Claim{
-						Owner: store.NewOwner(), Lease: time.Second, Retention: time.Hour, Takeover: true})
-					require.NoError(t, err)
-					require.EqualValues(t, 2, grant.Attempt)
-					time.Sleep(2 * time.Second)
-					return decide, nil
-				}),
-			}})
-			crash(t, records, g, post("{}", nil), time.Second)
-			time.Sleep(2 * time.Second)
-			assert.Equal(t, "uncertain", outcome(t, g, post("{}", nil)))
-			assert.Equal(t, []uint64{1, 2}, asked)
-		})
-	}
 }
 
 // A record from before a policy said IgnoreFingerprint has a fingerprint that its claims no longer

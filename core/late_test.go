@@ -337,64 +337,6 @@ func TestLateSettlementOfATask(t *testing.T) {
 	})
 }
 
-// While its own caller waits, nobody here claims the key, even if the lease passes; and who has waited is answered when the caller is.
-func TestCallersOfARunThatIsBeingSettled(t *testing.T) {
-	policy := core.ClientKey()
-	policy.Lease = time.Second
-	for name, tc := range map[string]struct {
-		away      time.Duration // that the store takes neither a completion nor a renewal
-		duplicate core.Duplicate
-		hangs     bool // it does not refuse them
-	}{
-		"settled in time":          {1300 * time.Millisecond, core.Replay(), false},
-		"settled in time, waiting": {1300 * time.Millisecond, core.Wait(time.Minute), false},
-		"not in time":              {time.Hour, core.Replay(), false}, "not in time, waiting": {time.Hour, core.Wait(time.Minute), false},
-		"hanging": {time.Hour, core.Replay(), true}, "hanging, waiting": {time.Hour, core.Wait(time.Minute), true},
-	} {
-		bubble(t, name, func(t *testing.T) {
-			policy := policy
-			policy.Duplicate = tc.duplicate
-			p := setApart(t, core.Config{})
-			g, began := p.here.MustGuard(policy), time.Now()
-			var ledger atomic.Int64
-			ask := func() *call { return post("{}", &ledger).withKey("k") }
-			var served sync.WaitGroup
-			for _, comes := range []time.Duration{0, 500 * time.Millisecond, 1200 * time.Millisecond, 1900 * time.Millisecond} {
-				served.Go(func() {
-					time.Sleep(comes)
-					c := ask().after(func(context.Context) {
-						p.link.breaks(func(ctx context.Context, call string) error {
-							fault := refused("complete", "renew")(ctx, call)
-							switch {
-							case fault == nil || time.Since(began) >= tc.away:
-								return nil
-							case tc.hangs:
-								return hang(ctx)
-							}
-							return fault
-						}, nil)
-						time.Sleep(100 * time.Millisecond) // others come to wait
-					})
-					assert.Equal(t, 201, serve(t, g, c).response.Status)
-					assert.LessOrEqual(t, time.Since(began), 2100*time.Millisecond)
-					assert.Equal(t, tc.away < time.Hour, count(p.observed.kinds(), core.Unsettled) == 0)
-				})
-			}
-			served.Go(func() {
-				ctx, leave := context.WithTimeout(t.Context(), 1300*time.Millisecond)
-				defer leave()
-				time.Sleep(time.Second)
-				if tc.away < time.Hour {
-					return
-				}
-				assert.Equal(t, "in_progress", serveFor(t, ctx, g, ask()).code(), "nobody is answered before the run's own caller")
-			})
-			served.Wait()
-			assert.EqualValues(t, 1, ledger.Load())
-		})
-	}
-}
-
 // Who waits for a run that the store does not take is answered as soon as its caller is, and not when the store is asked for the next time.
 func TestWaitersOfAnUnsettledRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -436,52 +378,6 @@ func (p *apart) begin(t *testing.T, g *core.Guard, fault func(context.Context, s
 	p.observed.all = slices.DeleteFunc(p.observed.all, func(ev core.Event) bool { return ev.Kind == core.Started })
 }
 
-// ends are the kinds of the ending events by keys, of those that have one.
-func (p *apart) ends(keys map[string]string) map[string]core.Kind {
-	ends := map[string]core.Kind{}
-	p.observed.mu.Lock()
-	defer p.observed.mu.Unlock()
-	for _, ev := range p.observed.all {
-		if slices.Contains(endingKinds, ev.Kind) {
-			ends[keys[ev.Key.Raw()]] = ev.Kind
-		}
-	}
-	return ends
-}
-
-// The lease passes while the store is away from here only. Whoever comes here gets the result; elsewhere the operation is taken
-// over, and from then on that run counts.
-func TestUnsettledPastItsLease(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := setApart(t, core.Config{})
-		policy := core.ClientKey()
-		policy.Lease = time.Second
-		here, there := p.here.MustGuard(policy), p.there.MustGuard(policy)
-		var ledger atomic.Int64
-		ask := func(key string) *call { return post("{}", &ledger).withKey(key) }
-		keys := map[string]string{}
-		for _, key := range []string{"taken-over", "left", "failed"} {
-			stored, _ := keyOf(t, here, ask(key))
-			keys[stored] = key
-		}
-		p.begin(t, here, refused(), ask("taken-over"), ask("left"), ask("failed").doing(handlerOf(500)))
-		assert.Equal(t, 3, p.here.Unsettled())
-		assert.Equal(t, "attempt 2", outcome(t, there, ask("taken-over")))
-		assert.Equal(t, "replay", outcome(t, here, ask("taken-over")), "without the store nobody here can know")
-		assert.Equal(t, "replay", outcome(t, here, ask("left")))
-		assert.Equal(t, "store_unavailable", outcome(t, here, ask("failed")), "there is no result, and the lease has passed")
-		p.link.breaks(nil, nil)
-		time.Sleep(5 * time.Second)
-		assert.Equal(t, map[string]core.Kind{"taken-over": core.RunLost, "left": core.Completed, "failed": core.Released}, p.ends(keys))
-		assert.Zero(t, p.here.Unsettled())
-		again := ask("taken-over")
-		assert.Equal(t, "replay", outcome(t, here, again))
-		assert.Equal(t, `{"order":3}`, string(again.response.Body), "the answer of the run that counts")
-		assert.Equal(t, "replay", outcome(t, there, ask("left")))
-		assert.Equal(t, "attempt 1", outcome(t, there, ask("failed")))
-	})
-}
-
 // A caller that finds out that the claim is lost goes the ordinary way, and so do those that have asked with it.
 func TestCallersLearnThatTheClaimIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -490,13 +386,17 @@ func TestCallersLearnThatTheClaimIsLost(t *testing.T) {
 		policy.Lease = time.Second
 		here, there := p.here.MustGuard(policy), p.there.MustGuard(policy)
 		ask := func() *call { return post("{}", nil).withKey("k") }
-		p.begin(t, here, refused(), ask())
+		failed := func() *call { return post("{}", nil).withKey("failed") }
+		p.begin(t, here, refused(), ask(), failed().doing(handlerOf(500)))
 		assert.Equal(t, "attempt 2", outcome(t, there, ask().doing(handlerOf(500)))) // it is released: whoever comes next runs
+		assert.Equal(t, "replay", outcome(t, here, ask()), "without the store nobody here can know")
+		assert.Equal(t, "store_unavailable", outcome(t, here, failed()), "there is no result, and the lease has passed")
 		p.link.breaks(nil, nil)
 		assert.Equal(t, "attempt 3", outcome(t, here, ask()))
+		assert.Equal(t, "attempt 1", outcome(t, here, failed()))
 		assert.Zero(t, p.here.Unsettled())
 
-		failed := func() *call { return post("{}", nil).withKey("failed") }
+		failed = func() *call { return post("{}", nil).withKey("released") }
 		here = p.here.MustGuard(core.ClientKey()) // its lease does not pass
 		p.begin(t, here, refused(), failed().doing(handlerOf(500)))
 		p.link.breaks(nil, nil)
@@ -590,74 +490,23 @@ func TestUnsettledLimit(t *testing.T) {
 	})
 }
 
-// A try whose answer was lost may have taken effect: that the claim is gone then is looked into. late says whether the callers of the
-// run have their answers before.
+// A try whose answer was lost may have taken effect. The event has what the store said; of a record that is gone nobody can say by what.
 func TestLostAnswersOfTries(t *testing.T) {
-	for name, tc := range map[string]struct {
-		handler func(context.Context) adapter.Capture
-		lost    string // the call whose answer is lost
-		ends    core.Kind
-		meets   string // afterwards
-	}{
-		"completed": {handlerOf(201), "complete", core.Completed, "replay"},
-		"released":  {handlerOf(500), "release", core.RunUnfinished, "attempt 1"}, // the record is gone, and nobody can say by what
-		"kept":      {stepping, "fail", core.Released, "attempt 2"},
-		"abandoned": {abandoning, "abandon", core.RunAbandoned, "attempt 2"},
-	} {
-		for _, late := range []bool{false, true} {
-			for then, unknown := range map[string]bool{"": false, "the lookup fails for a while": false, "another has run": true} {
-				bubble(t, fmt.Sprintf("%s, late %t, %s", name, late, then), func(t *testing.T) {
-					p := setApart(t, core.Config{})
-					here, there := p.here.MustGuard(core.ClientKey()), p.there.MustGuard(core.ClientKey())
-					ask := func() *call { return post("{}", nil).withKey("k") }
-					ended, tries := time.Time{}, 0
-					c := ask().doing(tc.handler).after(func(context.Context) {
-						ended = time.Now()
-						p.link.breaks(func(ctx context.Context, call string) error {
-							switch {
-							case call == "lookup":
-								if then != "" && time.Since(ended) < 10*time.Second {
-									return errDown
-								}
-							case late && tries == 1 && time.Since(ended) < 3*time.Second:
-								return errDown
-							}
-							return nil
-						}, func(_ context.Context, call string) error {
-							if tries++; call == tc.lost && tries == 1 {
-								return errDown
-							}
-							return nil
-						})
-					})
-					serve(t, here, c)
-					want := tc.ends
-					if unknown && (late || then != "") {
-						// The run of another is there when the record is looked up.
-						met := outcome(t, there, ask().doing(handlerOf(201)))
-						if met != "replay" {
-							want = core.RunLost
-						}
-						if tc.ends == core.RunUnfinished {
-							want = tc.ends // of another operation
-						}
+	for lost, ends := range map[string]core.Kind{"complete": core.Completed, "release": core.RunUnfinished} {
+		bubble(t, lost, func(t *testing.T) {
+			p, tries := setApart(t, core.Config{}), 0
+			handler := map[string]func(context.Context) adapter.Capture{"complete": handlerOf(201), "release": handlerOf(500)}[lost]
+			serve(t, p.here.MustGuard(core.ClientKey()), post("{}", nil).withKey("k").doing(handler).after(func(context.Context) {
+				p.link.breaks(nil, func(_ context.Context, call string) error {
+					if tries++; call == lost && tries == 1 {
+						return errDown
 					}
-					time.Sleep(time.Minute)
-					kinds := p.observed.kinds()
-					require.Equal(t, 1, count(kinds, endingKinds...), kinds)
-					assert.Equal(t, 1, count(kinds, want), "%v", kinds)
-					for _, ev := range p.observed.all {
-						if ev.Kind == core.Completed || ev.Kind == core.RunUnfinished {
-							assert.ErrorIs(t, ev.Err, errDown, "what the store said")
-						}
-					}
-					assert.Zero(t, p.here.Unsettled())
-					if !unknown {
-						assert.Equal(t, tc.meets, outcome(t, there, ask()))
-					}
+					return nil
 				})
-			}
-		}
+			}))
+			assert.Equal(t, ends, p.observed.last().Kind)
+			assert.ErrorIs(t, p.observed.last().Err, errDown)
+		})
 	}
 }
 

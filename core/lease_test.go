@@ -151,55 +151,6 @@ func TestSlowStoreCostsNoLease(t *testing.T) {
 	}
 }
 
-// A client that leaves takes no claim with it: a handler that goes on is not run beside.
-func TestLeaseIsRenewedAlthoughTheClientHasGone(t *testing.T) {
-	slow := func(s store.Store) store.Store { return &spy{Store: s} }
-	inTwoProcesses(t, "served", slow, 0, core.Policy{Record: core.Record{Lease: 3 * time.Second}}, func(t *processes) {
-		ctx, leave := context.WithCancel(context.Background())
-		first, second := post("{}", nil), t.order(0)
-		first.handler = func(context.Context) adapter.Capture {
-			t.running.Add(1)
-			defer t.running.Add(-1)
-			leave()
-			time.Sleep(10 * time.Second) // it does not look at its context
-			return answer(201, "done")
-		}
-		t.begin(ctx, first)
-		serve(t, t.second, second)
-		assert.Zero(t, second.ran)
-		assert.True(t, second.replayed())
-		assert.Equal(t, 10*time.Second, time.Since(t.start))
-	})
-}
-
-// While a run is finished, and when it has been, nothing is renewed: the store would
-// answer that the claim is gone, and a run that went well would be told of as a lost one.
-func TestFinishedRunsLoseNoLease(t *testing.T) {
-	for name, tc := range map[string]struct {
-		slow   func(store.Store) store.Store
-		takes  time.Duration
-		status int
-		want   core.Kind
-	}{
-		"done, and the answer is late": {func(s store.Store) store.Store {
-			return &spy{Store: s, after: true, complete: late(1500 * time.Millisecond)}
-		}, 900 * time.Millisecond, 201, core.Completed},
-		"released, and the answer is late": {func(s store.Store) store.Store {
-			return &spy{Store: s, after: true, release: late(1500 * time.Millisecond)}
-		}, 900 * time.Millisecond, 500, core.Released},
-		"done while a renewal is on its way": {func(s store.Store) store.Store {
-			return &spy{Store: s, renew: late(500 * time.Millisecond)}
-		}, 1100 * time.Millisecond, 201, core.Completed},
-	} {
-		inTwoProcesses(t, name, tc.slow, 0, core.Policy{Record: core.Record{Lease: 3 * time.Second}}, func(t *processes) {
-			serve(t, t.first, post("{}", nil).doing(slowly(tc.takes, tc.status, "")))
-			time.Sleep(time.Minute)
-			assert.Contains(t, t.observed.kinds(), tc.want)
-			assert.NotContains(t, t.observed.kinds(), core.LeaseLost)
-		})
-	}
-}
-
 // A lost lease is lost once: nobody asks for it again while its handler goes on.
 func TestALeaseIsLostOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -218,46 +169,13 @@ func TestALeaseIsLostOnce(t *testing.T) {
 	})
 }
 
-// A claim whose lease has passed when the store's answer comes is none: another run may have
-// begun.
+// A claim whose lease has passed this moment when the store's answer comes is none. It is released.
 func TestClaimThatComesTooLateIsNotRun(t *testing.T) {
-	comes := func(after time.Duration) func(store.Store) store.Store {
-		return func(s store.Store) store.Store { return &spy{Store: s, after: true, acquire: late(after)} }
-	}
-	p := core.Policy{Record: core.Record{Lease: time.Second}}
-	inTwoProcesses(t, "another has taken over", comes(1500*time.Millisecond), 0, p, func(t *processes) {
-		first, second := t.order(5*time.Second), t.order(5*time.Second)
-		t.begin(context.Background(), first)
-		serve(t, t.second, second)
-		t.served.Wait()
-		assert.Equal(t, 1, second.ran)
-		assert.Zero(t, first.ran)
-		assert.Equal(t, "store_unavailable", first.code())
-	})
-	inTwoProcesses(t, "the lease has passed this moment", comes(time.Second), 0, p, func(t *processes) {
+	slow := func(s store.Store) store.Store { return &spy{Store: s, after: true, acquire: late(time.Second)} }
+	inTwoProcesses(t, "", slow, 0, core.Policy{Record: core.Record{Lease: time.Second}}, func(t *processes) {
 		assert.Equal(t, "store_unavailable", outcome(t, t.first, t.order(0)))
 		synctest.Wait()
-		assert.Equal(t, "attempt 1", outcome(t, t.first, t.order(0)), "it was released")
-	})
-	start := time.Now()
-	slow := func(s store.Store) store.Store {
-		answer := late(1500 * time.Millisecond)
-		return &spy{Store: s, after: true, acquire: func(ctx context.Context) error {
-			if time.Since(start) < time.Second {
-				return nil
-			}
-			return answer(ctx)
-		}}
-	}
-	p.Duplicate = core.Wait(time.Minute)
-	inTwoProcesses(t, "who waits goes on waiting", slow, 0, p, func(t *processes) {
-		start = t.start
-		waits := t.order(0)
-		t.served.Go(func() { serve(t, t.second, post("{}", nil).doing(slowly(time.Second, 503, ""))) })
-		synctest.Wait()
-		serve(t, t.first, waits)
-		assert.Equal(t, "done", string(waits.response.Body))
-		assert.GreaterOrEqual(t, time.Since(t.start), 2500*time.Millisecond)
+		assert.Equal(t, "attempt 1", outcome(t, t.first, t.order(0)))
 	})
 }
 

@@ -342,29 +342,6 @@ func TestDrain(t *testing.T) {
 	})
 }
 
-// A run is over when it is finished, not when its handler has returned.
-func TestDrainWaitsForRecords(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := &spy{Store: newStore(t), complete: func(context.Context) error { time.Sleep(time.Second); return nil }}
-		e := core.MustNew(core.Config{User: byUser, Store: store})
-		var served sync.WaitGroup
-		served.Go(func() { serve(t, e.MustGuard(core.Policy{}), post("{}", nil)) })
-		synctest.Wait()
-		assert.EqualValues(t, 1, store.completes.Load(), "under way")
-		start := time.Now()
-		for range 2 { // both wait for the same
-			served.Go(func() {
-				assert.NoError(t, e.Drain(t.Context()))
-				assert.Equal(t, time.Second, time.Since(start))
-			})
-		}
-		served.Wait()
-		assert.NoError(t, e.Drain(t.Context()))
-		assert.NoError(t, core.MustNew(core.Config{Store: store}).Drain(t.Context()))
-		assert.Equal(t, time.Second, time.Since(start), "nothing runs")
-	})
-}
-
 // Runs that have been ended are given the store's deadline to finish, and no more.
 func TestDrainEndsAllRuns(t *testing.T) {
 	for tidies, waits := range map[time.Duration]time.Duration{time.Second: time.Second, time.Minute: 3 * time.Second} {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -515,47 +516,6 @@ func TestAnswerFromBeforeTheCallerJoined(t *testing.T) {
 	})
 }
 
-// One key is one wait, whatever the guard.
-func TestWhichCallersShareCalls(t *testing.T) {
-	inBubble(t, func(t *testEnv) {
-		p, keyed := core.Policy{Duplicate: core.Wait(time.Minute)}, core.ClientKey()
-		keyed.Duplicate = p.Duplicate
-		one, same, chosen := t.MustGuard(p), t.MustGuard(p), t.MustGuard(keyed)
-		var all sync.WaitGroup
-		for _, tc := range []struct {
-			guard     *core.Guard
-			user, key string
-			waited    int
-			want      string
-		}{
-			{one, "alice", "", 1, "alice's"},
-			{one, "bob", "", 2, "bob's"},
-			{same, "alice", "", 2, "alice's"},
-			{chosen, "alice", "k", 3, "keyed"},
-			{chosen, "alice", "l", 4, "keyed too"},
-		} {
-			calls, served := t.arrive(tc.guard, 5, func() *call {
-				c := post("{}", nil).withKey(tc.key)
-				c.header.Set("X-User", tc.user)
-				c.handler = func(context.Context) adapter.Capture {
-					time.Sleep(500 * time.Millisecond)
-					return answer(201, tc.want)
-				}
-				return c
-			})
-			assert.Equal(t, tc.waited, t.Waited())
-			assert.EqualValues(t, tc.waited, t.store.watches.Load())
-			all.Go(func() {
-				served.Wait()
-				for _, c := range calls {
-					assert.Equal(t, tc.want, string(c.response.Body))
-				}
-			})
-		}
-		all.Wait()
-	})
-}
-
 // When a run with many waiters fails, another caller may be the first with the same key and
 // other parameters. All waiters get key_reused, but not those for the other run.
 func TestKeyReusedWhileManyWait(t *testing.T) {
@@ -776,4 +736,54 @@ func TestWaiterOutlivesAStoreThatFailsForAMoment(t *testing.T) {
 			})
 		}
 	}
+}
+
+// TestNobodyOversleeps: runs end and clients leave at the same moments, so that a waiter leaves while the store is
+// asked in its name. Yet the next run begins when the last one has failed, and all who still wait then are told when
+// one has done it.
+func TestNobodyOversleeps(t *testing.T) {
+	for range 50 {
+		inBubble(t, nobodyOversleeps)
+	}
+}
+
+func nobodyOversleeps(t *testEnv) {
+	ticks := func(n int) time.Duration { return time.Duration(1+rand.IntN(n)) * 5 * time.Millisecond }
+	g := t.MustGuard(core.Policy{Duplicate: core.Wait(time.Minute)})
+	var mu sync.Mutex
+	runs, last := 0, 5+rand.IntN(30)
+	ended := time.Now() // the last run
+	var all sync.WaitGroup
+	for range 300 {
+		c := post("{}", nil).doing(func(context.Context) adapter.Capture {
+			mu.Lock()
+			assert.Equal(t, ended, time.Now(), "the next one runs at once")
+			runs++
+			status := 500
+			if runs == last {
+				status = 201
+			}
+			mu.Unlock()
+			time.Sleep(ticks(3))
+			mu.Lock()
+			defer mu.Unlock()
+			ended = time.Now()
+			return answer(status, "")
+		})
+		ctx, cancel := context.WithCancel(context.Background())
+		if rand.IntN(4) > 0 { // who stays is enough for all runs
+			ctx, cancel = context.WithTimeout(ctx, ticks(40))
+		}
+		all.Go(func() {
+			defer cancel()
+			serveFor(t.T, ctx, g, c)
+			if c.replayed() {
+				mu.Lock()
+				defer mu.Unlock()
+				assert.Equal(t, ended, time.Now(), "told at once")
+			}
+		})
+	}
+	all.Wait()
+	assert.Equal(t, last, runs)
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"hash/maphash"
 	"math"
 	"math/rand/v2"
 	"runtime"
@@ -13,8 +12,6 @@ import (
 	"strings"
 	"sync"
 	"time"
-
-	"github.com/anishathalye/porcupine"
 
 	"github.com/idem-go/idem/core/store"
 )
@@ -49,7 +46,7 @@ const (
 
 // call is what a client asks of a key.
 type call struct {
-	method    string // of store.Store, or "Change", "Checkpoint", "Fail" or "Outlive"; "" marks the end of the history
+	method    string // of store.Store, or "Change", "Checkpoint", "Fail" or "Outlive"
 	claim     store.Claim
 	owner     store.Owner
 	lease     time.Duration
@@ -68,6 +65,15 @@ type call struct {
 type answer struct {
 	grant store.Grant
 	err   error
+}
+
+// operation is a call in a history, and its answer.
+type operation struct {
+	client   int
+	call     call
+	answer   answer
+	begun    int64
+	returned int64 // [math.MaxInt64]: it has not
 }
 
 // unknown reports that the call failed, so that nobody knows what it did.
@@ -99,7 +105,6 @@ type keyState struct {
 	done        bool
 	result      string
 	steps       string
-	over        bool // the history has ended
 }
 
 type leaseState uint8
@@ -237,15 +242,8 @@ func (c call) holds(r keyState) bool {
 func (c call) step(r keyState, a answer) (bool, keyState) {
 	r = r.metBy(c)
 	switch {
-	case c.method == "":
-		r.over = true
-		return true, r
 	case a.unknown():
-		// Where it would change nothing it can as well be put after the end, which
-		// leaves fewer orders to be tried.
-		if r.over {
-			return true, r
-		}
+		// Where it would change nothing it can as well be left out.
 		next := c.after(r)
 		return next != r, next
 	case errors.Is(a.err, store.ErrFull):
@@ -299,70 +297,25 @@ func (c call) step(r keyState, a answer) (bool, keyState) {
 	return false, r
 }
 
-var stateSeed = maphash.MakeSeed()
-
-// linearizable is the model against which porcupine checks the history of one key.
-var linearizable = porcupine.Model{
-	Init: func() any { return keyState{} },
-	Step: func(state, input, output any) (bool, any) {
-		ok, next := input.(call).step(state.(keyState), output.(answer))
-		return ok, next
-	},
-	Hash: func(state any) uint64 { return maphash.Comparable(stateSeed, state.(keyState)) },
-}
-
-// checkHistory returns an error unless the history is linearizable.
-func checkHistory(key string, history []porcupine.Operation) error {
-	// The moment after the last return, before which the open calls need not have
-	// taken effect.
-	last := int64(0)
-	for _, op := range history {
-		if op.Return != math.MaxInt64 {
-			last = max(last, op.Return)
-		}
-	}
-	history = append(slices.Clone(history), porcupine.Operation{Input: call{}, Output: answer{}, Call: last + 1, Return: last + 2})
-	switch porcupine.CheckOperationsTimeout(linearizable, history, patience) {
-	case porcupine.Ok:
-		return nil
-	case porcupine.Unknown:
-		return fmt.Errorf("whether the history of %q is linearizable could not be decided in %v:\n%s", key, patience, tell(history, nil))
-	}
-	// Once more, with notes: the longest order that was found shows what does not fit.
-	_, info := porcupine.CheckOperationsVerbose(linearizable, history, patience)
-	var longest []int
-	for _, order := range info.PartialLinearizations()[0] {
-		if len(order) > len(longest) {
-			longest = order
-		}
-	}
-	return fmt.Errorf("the history of %q is not linearizable. At most %d of its calls can be put in order:\n%s", key,
-		len(longest), tell(history, longest))
-}
-
 // tell writes a history down, with the place of each call in the order.
-func tell(history []porcupine.Operation, order []int) string {
+func tell(history []operation, order []int) string {
 	var b strings.Builder
 	b.WriteString("place  began returned client  call\n")
 	byBeginning := make([]int, len(history))
 	for i := range byBeginning {
 		byBeginning[i] = i
 	}
-	slices.SortFunc(byBeginning, func(i, j int) int { return cmp.Compare(history[i].Call, history[j].Call) })
+	slices.SortFunc(byBeginning, func(i, j int) int { return cmp.Compare(history[i].begun, history[j].begun) })
 	for _, i := range byBeginning {
 		op := history[i]
-		c := op.Input.(call)
-		if c.method == "" {
-			continue
-		}
 		place, returned := "-", "-"
 		if p := slices.Index(order, i); p >= 0 {
 			place = fmt.Sprint(p + 1)
 		}
-		if op.Return != math.MaxInt64 {
-			returned = fmt.Sprint(op.Return)
+		if op.returned != math.MaxInt64 {
+			returned = fmt.Sprint(op.returned)
 		}
-		fmt.Fprintf(&b, "%5s  %5d %8s %6d  %v: %v\n", place, op.Call, returned, op.ClientId, c, op.Output)
+		fmt.Fprintf(&b, "%5s  %5d %8s %6d  %v: %v\n", place, op.begun, returned, op.client, op.call, op.answer)
 	}
 	return b.String()
 }
@@ -415,7 +368,7 @@ type concurrentRun struct {
 	clock   int64                    // counts beginnings and returns
 	begun   int                      // calls
 	claims  map[string][]store.Claim // those that were acquired, or may have been
-	history map[string][]porcupine.Operation
+	history map[string][]operation
 	open    map[string]int // calls of unknown outcome
 
 	errands chan func() // what the clients leave to the case's own goroutine
@@ -428,7 +381,7 @@ type concurrentRun struct {
 func (s *env) runClients(name string, keys, calls int, storeOf func(client int) store.Store, disturb func()) *concurrentRun {
 	sc := &concurrentRun{
 		s: s, disturb: disturb,
-		claims: map[string][]store.Claim{}, history: map[string][]porcupine.Operation{}, open: map[string]int{},
+		claims: map[string][]store.Claim{}, history: map[string][]operation{}, open: map[string]int{},
 		errands: make(chan func()), over: make(chan struct{}),
 	}
 	for i := range keys {
@@ -467,7 +420,7 @@ func (sc *concurrentRun) call(client int, records store.Store, when int) bool {
 			go sc.inTrouble()
 		}
 	}
-	op := porcupine.Operation{ClientId: client, Input: c, Call: sc.tick()}
+	op := operation{client: client, call: c, begun: sc.tick()}
 	ctx, cancel := context.WithTimeout(sc.s.Context(), timeout)
 	a := c.on(ctx, records, key)
 	cancel()
@@ -634,17 +587,16 @@ func (c call) asChange() store.Change {
 	return store.Change{To: c.to, Result: []byte(c.result), Retention: c.retention, Remark: c.remark}
 }
 
-func (sc *concurrentRun) note(key string, op porcupine.Operation, a answer) {
+func (sc *concurrentRun) note(key string, op operation, a answer) {
 	sc.mu.Lock()
 	defer sc.mu.Unlock()
 	sc.clock++
-	op.Output, op.Return = a, sc.clock
-	c := op.Input.(call)
-	if c.method == "Acquire" && (a.unknown() || a.grant.State == store.Acquired) {
-		sc.claims[key] = append(sc.claims[key], c.claim)
+	op.answer, op.returned = a, sc.clock
+	if op.call.method == "Acquire" && (a.unknown() || a.grant.State == store.Acquired) {
+		sc.claims[key] = append(sc.claims[key], op.call.claim)
 	}
 	if a.unknown() {
-		op.Return = math.MaxInt64
+		op.returned = math.MaxInt64
 		sc.open[key]++
 	}
 	sc.history[key] = append(sc.history[key], op)
@@ -656,7 +608,7 @@ func (sc *concurrentRun) check(met map[string]int) {
 		records := 0 // that were begun and not released
 		for _, op := range history {
 			met[sortOf(op)]++
-			switch c, a := op.Input.(call), op.Output.(answer); {
+			switch c, a := op.call, op.answer; {
 			case a.err != nil:
 			case c.method == "Acquire" && a.grant.State == store.Acquired && a.grant.Attempt == 1:
 				records++
@@ -672,8 +624,8 @@ func (sc *concurrentRun) check(met map[string]int) {
 }
 
 // sortOf says what a call has met with, for the count of what was tried at all.
-func sortOf(op porcupine.Operation) string {
-	c, a := op.Input.(call), op.Output.(answer)
+func sortOf(op operation) string {
+	c, a := op.call, op.answer
 	switch {
 	case a.unknown():
 		return "failed"

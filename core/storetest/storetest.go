@@ -18,7 +18,7 @@
 // long.
 //
 // Two cases check that each call is one atomic step. They record the answers that
-// concurrent random clients get, and search, with porcupine, for an order of the calls
+// concurrent random clients get, and search for an order of the calls
 // in which a single client would get the same answers. With a Peer in [Instance] the
 // clients use two stores, as two processes do; with Faulty in [Features] connections
 // break and servers restart meanwhile. A key whose calls have no such order fails, and

@@ -6,8 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/anishathalye/porcupine"
-
 	"github.com/idem-go/idem/core/store"
 	"github.com/idem-go/idem/internal/rehearsal"
 )
@@ -96,14 +94,14 @@ func TestLackingFeatures(t *testing.T) {
 
 // TestUndecided: a history that could not be checked does not pass.
 func TestUndecided(t *testing.T) {
-	defer func(was time.Duration) { patience = was }(patience)
-	patience = time.Nanosecond
+	defer func(was int) { mostProgress = was }(mostProgress)
+	mostProgress = 1000
 	// Refused renewals fit in anywhere, and one that succeeds without a record nowhere: only all 2^60 sets of calls that may
-	// come before it show that. No machine tries those before the timeout.
-	renewal := porcupine.Operation{Input: call{method: "Renew", owner: store.NewOwner()}, Output: answer{}, Call: 1, Return: 2}
-	history := []porcupine.Operation{renewal}
-	renewal.Output = answer{err: store.ErrLost}
-	history = append(history, slices.Repeat([]porcupine.Operation{renewal}, 60)...)
+	// come before it show that. No machine tries those.
+	renewal := operation{call: call{method: "Renew", owner: store.NewOwner()}, begun: 1, returned: 2}
+	history := []operation{renewal}
+	renewal.answer.err = store.ErrLost
+	history = append(history, slices.Repeat([]operation{renewal}, 60)...)
 	if err := checkHistory("k", history); err == nil || !strings.Contains(err.Error(), "could not be decided") {
 		t.Errorf("a check without time says: %.80v", err)
 	}

@@ -17,8 +17,6 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/anishathalye/porcupine"
-
 	"github.com/idem-go/idem/core/store"
 )
 
@@ -245,7 +243,7 @@ func CheckTrace(trace io.Reader) error {
 		key string
 		at  int
 	}
-	histories, begun := map[string][]porcupine.Operation{}, map[string]place{}
+	histories, begun := map[string][]operation{}, map[string]place{}
 	lines := json.NewDecoder(trace)
 	for n := int64(1); ; n++ {
 		var line traceLine
@@ -255,7 +253,7 @@ func CheckTrace(trace io.Reader) error {
 				return errors.New("storetest: the trace has no calls")
 			}
 			for _, key := range slices.Sorted(maps.Keys(histories)) {
-				if err := checkTrace(key, histories[key]); err != nil {
+				if err := checkHistory(key, histories[key]); err != nil {
 					return fmt.Errorf("storetest: %w", err)
 				}
 			}
@@ -266,8 +264,8 @@ func CheckTrace(trace io.Reader) error {
 			return fmt.Errorf("storetest: line %d of the trace: no call is named %q", n, line.Method)
 		case line.Answer == "":
 			begun[line.Call] = place{line.Key, len(histories[line.Key])}
-			histories[line.Key] = append(histories[line.Key], porcupine.Operation{Input: line.asCall(), Output: answer{err: errOpen},
-				Call: n, Return: math.MaxInt64})
+			histories[line.Key] = append(histories[line.Key], operation{call: line.asCall(), answer: answer{err: errOpen},
+				begun: n, returned: math.MaxInt64})
 			continue
 		}
 		at, ok := begun[line.Call]
@@ -276,14 +274,12 @@ func CheckTrace(trace io.Reader) error {
 			return fmt.Errorf("storetest: line %d of the trace: %q is no answer, or call %q has not begun", n, line.Answer, line.Call)
 		}
 		op := &histories[at.key][at.at]
-		c := op.Input.(call)
-		if op.Output = a; !a.unknown() {
-			op.Return, c.till = n, line.At
-			op.Input = c
-		} else if c.method == "Acquire" {
+		if op.answer = a; !a.unknown() {
+			op.returned, op.call.till = n, line.At
+		} else if op.call.method == "Acquire" {
 			// A store may release what a call has claimed that was given up.
-			histories[at.key] = append(histories[at.key], porcupine.Operation{Input: call{method: "Release", owner: c.owner, from: line.At,
-				till: math.MaxInt64}, Output: a, Call: n, Return: math.MaxInt64})
+			histories[at.key] = append(histories[at.key], operation{call: call{method: "Release", owner: op.call.owner, from: line.At,
+				till: math.MaxInt64}, answer: a, begun: n, returned: math.MaxInt64})
 		}
 	}
 }
@@ -292,10 +288,10 @@ var methods = []string{"Acquire", "Renew", "Complete", "Release", "Abandon", "Ch
 
 var errOpen = errors.New("has not been answered")
 
-// order is the search for an order of a trace's calls. A trace may have many calls of unknown outcome, and all sets of them are too
+// order is the search for an order of a history's calls. A history may have many calls of unknown outcome, and all sets of them are too
 // many: here these are put into the order only where the answers can't be explained without.
 type order struct {
-	history []porcupine.Operation
+	history []operation
 	in      []byte // 1: the call is in the order
 	calls   []int  // that are
 	longest []int
@@ -310,11 +306,11 @@ type progress struct {
 	unknown int
 }
 
-// mostProgress bounds a search: it is some seconds, and a gigabyte.
-const mostProgress = 1 << 20
+// mostProgress bounds a search: it is some seconds, and a gigabyte. Tests set it.
+var mostProgress = 1 << 20
 
-// checkTrace returns an error unless the history has an order.
-func checkTrace(key string, history []porcupine.Operation) error {
+// checkHistory returns an error unless the history has an order: it is linearizable.
+func checkHistory(key string, history []operation) error {
 	o := order{history: history, in: make([]byte, len(history)), more: true}
 	for ; o.more; o.most++ {
 		o.more, o.seen = false, map[progress]bool{}
@@ -337,7 +333,7 @@ func (o *order) goesOn(state keyState, unknown int) bool {
 	first := int64(math.MaxInt64) // to return: what begins later comes behind it
 	for i, op := range o.history {
 		if o.in[i] == 0 {
-			first = min(first, op.Return)
+			first = min(first, op.returned)
 		}
 	}
 	at := progress{string(o.in), state, unknown}
@@ -351,10 +347,10 @@ func (o *order) goesOn(state keyState, unknown int) bool {
 			continue
 		}
 		for i, op := range o.history {
-			if o.in[i] == 1 || op.Call > first || open != (op.Return == math.MaxInt64) {
+			if o.in[i] == 1 || op.begun > first || open != (op.returned == math.MaxInt64) {
 				continue
 			}
-			may, next := op.Input.(call).step(state, op.Output.(answer))
+			may, next := op.call.step(state, op.answer)
 			if !may {
 				continue
 			}

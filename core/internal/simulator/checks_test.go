@@ -19,12 +19,13 @@ type facts struct {
 	grants     map[store.Owner]*grant
 	operations map[string]*operation
 	derived    map[string]string
-	lostWrites bool // a failover has
+	ending     map[store.Owner]bool // claims whose end was asked for
+	lostWrites bool                 // a failover has
 }
 
 func (f *facts) init() {
 	f.names, f.grants = map[store.Owner]string{}, map[store.Owner]*grant{}
-	f.operations, f.derived = map[string]*operation{}, map[string]string{}
+	f.operations, f.derived, f.ending = map[string]*operation{}, map[string]string{}, map[store.Owner]bool{}
 }
 
 // operation is what has happened under one key.
@@ -66,7 +67,9 @@ type run struct {
 	ctx      context.Context
 	want     core.Disposition // of its record, as it has ended
 	ended    time.Time        // zero: it has not
+	seq      int              // the number of its end
 	settled  core.Disposition // what the store has made of its record; zero: nothing yet
+	until    time.Time        // duplicates who come get its result
 	left     int              // the number of its answer; zero: it has not left
 	renewals int              // of its lease, when it has ended
 }
@@ -95,6 +98,13 @@ func (w *world) claimant(owner store.Owner) string {
 	return w.names[owner] + "'s claim"
 }
 
+// ends notes a call that ends a claim, or prolongs it.
+func (w *world) ends(owner store.Owner, what string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.ending[owner] = w.ending[owner] || what != "acquire" && what != "checkpoint"
+}
+
 // The following are called when the store has done what it was asked for.
 
 func (w *world) acquired(p *process, key string, claim *store.Claim, asked int, g *store.Grant, before *store.Record, err error) {
@@ -108,7 +118,7 @@ func (w *world) acquired(p *process, key string, claim *store.Claim, asked int, 
 	if last := w.grants[o.holder]; last != nil && last.run != nil && !w.lostWrites && !o.changed {
 		r := last.run
 		switch held := r.left > 0 && r.settled == 0 && r.want == core.Keep && !r.p.dead && !r.p.draining; {
-		case held && r.p == p && asked > r.left:
+		case r.p == p && r.seq > 0 && asked > r.seq && r.settled == 0 && r.want == core.Keep && !p.draining:
 			w.breaks(15, "a process claims what it holds the result of: %s", r.value)
 		case held && !r.p.troubled:
 			w.breaks(15, "the lease of %s was not renewed while its record was not settled", r.value)
@@ -177,6 +187,10 @@ func (w *world) settled(key string, owner store.Owner, as core.Disposition, err 
 		return
 	}
 	r := g.run
+	r.until = time.Now()
+	if as == core.Keep {
+		r.until = w.operation(key).until
+	}
 	if r.settled = as; r.ended.IsZero() {
 		w.breaks(14, "the record of %s was settled while it ran", r.value)
 	} else if as != r.want {
@@ -262,7 +276,8 @@ func (w *world) begin(ctx context.Context, c *client, p *process) *run {
 func (w *world) end(r *run, want core.Disposition) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	r.ended, r.want = time.Now(), want
+	w.seq++
+	r.ended, r.seq, r.want = time.Now(), w.seq, want
 	if g := w.grants[r.owner]; g != nil {
 		r.renewals = g.renewals
 	}
@@ -344,6 +359,8 @@ func (w *world) answered(c *client, p *process, a reply) {
 	switch {
 	case a.value == "" && a.code == "" && a.err == nil:
 		w.breaks(5, "%s gets an answer that is none", c.name)
+	case a.value == "" && a.replayed && !w.keepsFailures:
+		w.breaks(5, "%s gets a failure that was not kept", c.name)
 	case a.value == "":
 	case a.replayed:
 		w.replayed(c, p, a.value)
@@ -382,12 +399,19 @@ func (w *world) replayed(c *client, p *process, value string) {
 	if r.want != core.Keep && !w.forgets || !unsettled && r.settled != core.Keep {
 		w.breaks(5, "%s gets %s, which was not kept", c.name, value)
 	}
+	if r.settled != 0 && c.came.After(r.until) && !w.lostWrites {
+		w.breaks(5, "%s gets %s, whose record was gone when it came", c.name, value)
+	}
+	early := r.settled == 0 && o.holder == r.owner && time.Since(r.ended) < storeTimeout
+	if early && !w.forgets && !w.lostWrites && !o.changed && !p.draining {
+		w.breaks(6, "%s gets %s, and its record is not settled", c.name, value)
+	}
 }
 
 // runEvents are the events of one run.
 type runEvents struct {
-	started, ended int
-	unsettled      bool
+	started, ended, lost int
+	unsettled            bool
 }
 
 // observe is the observer of an engine.
@@ -408,6 +432,14 @@ func (p *process) observe(_ context.Context, ev core.Event) {
 	case core.Started:
 		e.started++
 	case core.LeaseLost:
+		for _, g := range p.grants {
+			if r := g.run; r != nil && g.id == ev.ID && g.attempt == ev.Attempt && !r.ended.IsZero() && time.Since(r.ended) > 0 {
+				p.breaks(13, "a lease was lost %v after the end of %s", time.Since(r.ended), r.value)
+			}
+		}
+		if e.lost++; e.lost > 1 || e.ended > 0 {
+			p.breaks(13, "a lease was lost %d times, and the run has %d endings", e.lost, e.ended)
+		}
 		if !p.troubled && !p.operation(ev.Key.Raw()).changed {
 			p.breaks(13, "a lease was lost although nothing has kept it from being renewed")
 		}
@@ -433,14 +465,20 @@ func (w *world) tells(r *run, kind core.Kind, as core.Disposition) {
 	if settled == goOn {
 		settled = core.Release
 	}
-	if as != 0 && settled != as || kind == core.RunLost && settled == core.Keep {
+	if as != 0 && settled != as || kind == core.RunLost && (settled == core.Keep || settled != 0 && w.operation(r.key).holder == r.owner) {
 		w.breaks(18, "the record of %s is told to be %s", r.value, kind)
+	}
+	if kind == core.RunUnfinished && settled != 0 && settled != core.Release && w.operation(r.key).holder == r.owner && !r.p.draining {
+		w.breaks(18, "nobody is told what has become of the record of %s", r.value)
 	}
 }
 
 // afterwards is when nothing has failed for a while: what has been promised is so.
 func (w *world) afterwards() {
 	for owner, g := range w.grants {
+		if g.run == nil && !g.of.dead && !w.ending[owner] && !w.failOpen {
+			w.breaks(16, "a claim of attempt %d, under which nothing runs, was not given back", g.attempt)
+		}
 		if r := g.run; r != nil && !r.p.dead && !r.p.draining && !r.ended.IsZero() && r.settled == 0 {
 			if o := w.operation(r.key); o.holder == owner && !o.changed && !w.lostWrites {
 				w.breaks(15, "the record of %s has not been settled", r.value)
@@ -524,4 +562,4 @@ func (s *scenario) differ() bool {
 // known, retention and remembers are what the policy says, with the defaults.
 func (s *scenario) known() time.Duration     { return s.outlives }
 func (s *scenario) retention() time.Duration { return cmp.Or(s.keeps, 24*time.Hour) }
-func (s *scenario) remembers() time.Duration { return 24 * time.Hour }
+func (s *scenario) remembers() time.Duration { return cmp.Or(s.recalls, 24*time.Hour) }

@@ -45,6 +45,9 @@ var faults = []planted{
 	{1, "leases", "run.go", "c.id.key, c.claim.Owner, grant.ID, grant.Attempt", "c.id.key, store.NewOwner(), grant.ID, grant.Attempt"},
 	{11, "late", "decide.go", "if g.policy.FailOpen && !c.id.expired", "if !c.id.expired"},
 	{5, "late", "decide.go", "case c.keyReused(grant):", "case false:"},
+	{16, "takeover", "decide.go", "	g.engine.releaseFailed(c.id.key, c.claim.Owner, err)\n", ""},
+	{16, "reconciled", "claim.go", "		e.releaseFailed(c.id.key, claim.Owner, err)\n", ""},
+	{8, "uncertain", "claim.go", "c.id.fingerprint, c.guard.policy.RememberAbandoned", "c.id.fingerprint, 24 * time.Hour"},
 	{17, "drain", "lease.go", "	if l.drained != nil {\n		l.mu.Unlock()\n		return false",
 		"	if false {\n		l.mu.Unlock()\n		return false"},
 
@@ -53,6 +56,8 @@ var faults = []planted{
 	{14, "leases", "wait.go", "	w.claim.Owner = store.NewOwner()\n", ""},
 	{16, "leases", "wait.go", "context.WithTimeout(context.Background(), c.guard.policy.Duplicate.limit)",
 		"context.WithTimeout(context.Background(), 9*c.guard.policy.Duplicate.limit)"},
+	{16, "put", "wait.go", "		e.releaseFailed(k.key, w.claim.Owner, err)\n", ""},
+	{16, "put", "wait.go", "	if !told {\n", "	if !told && false {\n"},
 
 	// lease
 	{13, "leases", "lease.go", "		c.expires = sent.Add(lease)\n", "		c.expires = now.Add(lease)\n"},
@@ -65,8 +70,12 @@ var faults = []planted{
 	{8, "leases", "lease.go", "g.engine.store.Renew(ctx, c.key.raw, c.owner, lease)",
 		"g.engine.store.Renew(ctx, c.key.raw, c.owner, 2*lease)"},
 	{13, "leases", "lease.go", "	if listed && !lost {\n", "	if false {\n"},
+	{13, "waiters", "lease.go", "context.WithTimeout(context.WithoutCancel(c.values), limit)", "context.WithTimeout(c.values, limit)"},
+	{13, "waiters", "lease.go", "	if !listed || err == nil {\n", "	if err == nil {\n"},
 	{17, "drain", "lease.go", "if l.running--; l.running == 0 && l.drained != nil {", "if l.running--; l.drained != nil {"},
 	{17, "drain", "drain.go", "		c.end(ErrShutdown)\n", "		_ = c\n"},
+	{17, "drain", "drain.go", "		c.end(ErrShutdown)\n", "		c.end(ErrShutdown)\n		break\n"},
+	{17, "drain", "settle.go", "	expires := e.runs.endLease(c)\n", "	expires := e.runs.endLease(c)\n	e.runs.end(c)\n"},
 
 	// settle
 	{6, "late", "settle.go", "	instead := c.settle(o)\n	settled = true\n",
@@ -85,6 +94,8 @@ var faults = []planted{
 		"return e.store.Release(calling, c.key.raw, c.owner)"},
 	{18, "late", "unsettled.go", "		return u.first != nil && u.look(calling)\n", "		return false\n"},
 	{18, "late", "unsettled.go", "	case r.Attempt != c.attempt:\n", "	case false:\n"},
+	{18, "takeover", "unsettled.go", "	case err != nil:\n		return true\n", "	case err != nil:\n		return false\n"},
+	{18, "takeover", "unsettled.go", "	case r.State == store.Abandoned && u.event.Kind != Completed, ", "	case "},
 	{17, "late", "unsettled.go", "	defer c.guard.engine.runs.end(c)\n	ev.Late",
 		"	if u.place.answered {\n		return\n	}\n	ev.Late"},
 
@@ -93,6 +104,9 @@ var faults = []planted{
 	{15, "late", "late.go", "		if again && !l.closed && time.Since", "		if false && !l.closed && time.Since"},
 	{15, "late", "late.go", "		again = again && u.renew()\n", ""},
 	{15, "late", "late.go", "	if l.listed.Load() == 0 {\n", "	if true {\n"},
+	{15, "late", "settle.go", "mayPass := !e.can.Local && expires.Sub(u.ended) <= e.storeTimeout;",
+		"mayPass := false && expires.IsZero();"},
+	{6, "late", "late.go", "	case !u.place.answered: // its own", "	case false: // its own"},
 	{5, "waiters", "late.go", "Attempt: c.attempt, Fingerprint: c.fingerprint,", "Attempt: c.attempt,"},
 	{18, "late", "late.go", "	u.place.answered = true\n", ""},
 	{15, "late", "unsettled.go", "const maxRenewals = 3", "const maxRenewals = 0"},
@@ -105,6 +119,8 @@ var faults = []planted{
 
 	// step, derive
 	{9, "steps", "step.go", "	return s.result, true, nil\n", "	return \"\", false, nil\n"},
+	{9, "steps", "step.go", "return e.persist(ctx, \"checkpoint\", func(ctx context.Context) error {",
+		"return e.call(ctx, \"checkpoint\", func() error {"},
 	{9, "steps", "step.go", "steps); err != nil {\n		return err\n", "steps); err != nil {\n"},
 	{14, "steps", "step.go", " = steps, number, written, nil\n", " = steps, number, []byte{stepsVersion}, nil\n"},
 	{9, "steps", "step.go", "		number, written = binary.BigEndian.Uint64(written), written", "		written = written"},

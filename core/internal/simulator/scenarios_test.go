@@ -25,12 +25,13 @@ type scenario struct {
 	later     time.Duration    // how long a delayed arrival takes; 0: longer than a lease
 	during    bool             // handlers end when all have come, unless a schedule says otherwise
 	goesOn    time.Duration    // for how long schedules go on when everybody has an answer
+	leave     bool             // clients may leave before they have an answer
 	open      func(p *process) func(ctx context.Context, c *client) reply
 	work      []outcome // how handlers end
 	steps     bool      // they have steps, and derive keys
 
 	uncertain, failOpen, rejects, forgets, keepsFailures, chosen bool // what the policy says
-	keeps, outlives                                              time.Duration
+	keeps, outlives, recalls                                     time.Duration
 	deaf                                                         bool      // handlers ignore their contexts
 	polls                                                        bool      // the store can't be watched
 	failovers, refusing                                          bool      // what may also become of calls
@@ -61,6 +62,13 @@ const (
 	keeps   outcome = "keeps, and fails"
 )
 
+// What clients do.
+const (
+	stays      outcome = "stays"
+	leaves     outcome = "leaves after half a lease"
+	leavesLate outcome = "leaves after a lease"
+)
+
 var errFailing = errors.New("it has failed")
 
 // come has the client send its request.
@@ -82,7 +90,14 @@ func (w *world) come(template *client) {
 		return
 	}
 	w.spawn(func() {
-		ctx := context.WithValue(p.gone, actor{}, own.name)
+		ctx, leave := context.WithCancel(context.WithValue(p.gone, actor{}, own.name))
+		defer leave()
+		if w.leave {
+			it := &item{p: p, who: own.name, what: "client", rank: -2, outcomes: []outcome{stays, leaves, leavesLate}}
+			if after := map[outcome]time.Duration{leaves: 9 * lease / 20, leavesLate: 27 * lease / 20}[w.await(ctx, it)]; after > 0 {
+				time.AfterFunc(after, leave)
+			}
+		}
 		w.answered(own, p, p.do(ctx, own))
 	})
 }
@@ -169,6 +184,11 @@ func (p *process) takeSteps(ctx context.Context) error {
 			return name, err
 		})
 		if err != nil {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			if !p.troubled && !p.dead && ctx.Err() == nil {
+				p.breaks(9, "step %s is not remembered, although the store answers: %v", name, err)
+			}
 			return err
 		}
 		if got != name {
@@ -213,7 +233,7 @@ func (x *exchange) Answer(r *adapter.Response) error {
 	x.got = reply{code: codes.Code(r.Get(core.RefusedHeader))}
 	if r.Get(core.ReplayedHeader) != "" {
 		if x.got = (reply{value: string(r.Body), replayed: true}); r.Status != 200 {
-			x.got = reply{err: errFailing}
+			x.got = reply{err: errFailing, replayed: true}
 		}
 	}
 	return nil
@@ -350,14 +370,18 @@ func operator(w *world) {
 func drains(w *world) {
 	p := w.processes[0]
 	w.spawn(func() {
-		ctx, cancel := context.WithTimeout(p.gone, lease/2)
+		ctx, cancel := context.WithTimeoutCause(p.gone, lease/2, errAway)
 		defer cancel()
 		p.mu.Lock()
 		p.draining = true
 		p.mu.Unlock()
+		began := time.Now()
 		err := p.engine.Drain(ctx)
 		p.mu.Lock()
 		defer p.mu.Unlock()
+		if took := time.Since(began); !p.dead && (took > lease/2+storeTimeout || err != nil && err != errAway) {
+			p.breaks(17, "draining the process has taken %v: %v", took, err)
+		}
 		for _, g := range p.grants {
 			r := g.run
 			switch {
@@ -400,10 +424,10 @@ func asks(p *process) func(context.Context, core.Uncertainty) (core.Verdict, err
 var scenarios = []*scenario{
 	{name: "takeover", processes: 3, clients: clients(0, 1, 2), chosen: true, work: []outcome{succeed, slow, failing, panics, doubt, crash},
 		open: tasks(func(*process) core.TaskPolicy { return with(core.Replay(), nil) })},
-	{name: "uncertain", processes: 3, clients: clients(0, 1, 2), chosen: true, uncertain: true,
+	{name: "uncertain", processes: 3, clients: waiting(clients(0, 1, 2)), chosen: true, uncertain: true, recalls: time.Hour,
 		work: []outcome{succeed, doubt, slow, failing, crash},
 		open: tasks(func(*process) core.TaskPolicy {
-			return with(core.Replay(), func(r *core.Record) { r.Abandoned = core.Uncertain(nil) })
+			return with(core.Wait(patience), func(r *core.Record) { r.Abandoned, r.RememberAbandoned = core.Uncertain(nil), time.Hour })
 		})},
 	{name: "reconciled", processes: 3, clients: clients(0, 1, 2), chosen: true, uncertain: true,
 		work: []outcome{doubt, succeed, failing, crash},
@@ -412,12 +436,12 @@ var scenarios = []*scenario{
 			own.Abandoned = core.Uncertain(asks(p))
 			return core.Policy{Key: core.Header(core.Required), Record: own}
 		})},
-	{name: "waiters", clients: waiting(clients(0, 0, 1, 0)), chosen: true, together: true,
+	{name: "waiters", clients: waiting(clients(0, 0, 1, 0)), chosen: true, together: true, leave: true,
 		work: []outcome{succeed, failing, slow, panics, doubt, crash},
 		open: guarded(func(*process) core.Policy {
 			return core.Policy{Key: core.Header(core.Required), Duplicate: core.Wait(patience), Record: record}
 		})},
-	{name: "polling", clients: waiting(clients(0, 1, 0)), chosen: true, together: true, polls: true,
+	{name: "polling", clients: waiting(append(clients(0, 1, 0), eve(0))), chosen: true, together: true, leave: true, polls: true,
 		work: []outcome{failing, succeed, slow, crash},
 		open: tasks(func(*process) core.TaskPolicy { return with(core.Wait(patience), nil) })},
 	{name: "leases", clients: waiting(clients(0, 1, 1)), chosen: true, together: true, work: []outcome{slow, failing, crash},
@@ -452,7 +476,7 @@ var scenarios = []*scenario{
 			return with(core.Replay(), func(r *core.Record) { r.Abandoned = core.Uncertain(nil) })
 		})},
 	{name: "late", clients: append(clients(0, 0, 1), eve(0)),
-		chosen: true, refusing: true, later: storeTimeout + lease/2, goesOn: 6 * time.Second,
+		chosen: true, refusing: true, leave: true, later: storeTimeout + lease/2, goesOn: 6 * time.Second,
 		work: []outcome{succeed, slow, failing, doubt},
 		open: guarded(func(*process) core.Policy { return core.Policy{Key: core.Header(core.Required), Record: record} })},
 	{name: "drain", clients: append(clients(0, 1), &client{name: "cem", user: "u", key: "other", params: "1"}),

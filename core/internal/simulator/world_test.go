@@ -39,6 +39,7 @@ const (
 	hold   outcome = "done, cut off"      // the process is, for longer than a lease; then it is answered
 	brief  outcome = "done, slow"         // it is answered after half a lease
 	stray  outcome = "failed, done later" // it is still under way, for half a lease
+	later  outcome = "done later"         // it is on its way for half a lease, and then answered
 	refuse outcome = "refused"            // for longer than an engine lets its callers wait: calls of this name, of this process
 	down   outcome = "store away"         // for this process, for longer than an engine lets its callers wait
 	lost   outcome = "failover"           // it is done and answered; the store loses it, and the write before it
@@ -243,6 +244,9 @@ func (w *world) serve(done func() bool) {
 			w.take(it, it.outcomes[w.pick(len(it.outcomes))])
 		case time.Now().After(limit):
 			w.mu.Lock()
+			if limit.Sub(w.began) > 2*time.Hour {
+				panic(fmt.Sprint("somebody never ends: ", w.broken))
+			}
 			w.breaks(16, "somebody still waits after an hour: %d, %d", w.active, len(w.waiting))
 			for _, p := range w.processes {
 				w.kill(p)
@@ -334,7 +338,7 @@ func (w *world) take(it *item, o outcome) {
 		return
 	}
 	switch o {
-	case cut, hold, brief: // nothing is answered for now
+	case cut, hold, brief, later: // nothing is answered for now
 	default:
 		w.waiting = slices.DeleteFunc(w.waiting, func(i *item) bool { return i.reply == it.reply })
 	}
@@ -358,6 +362,8 @@ func (w *world) take(it *item, o outcome) {
 	case brief:
 		w.perform(it)
 		it.p.cutUntil, it.outcomes, it.do = now.Add(lease/2), []outcome{answer}, nil
+	case later:
+		it.from, it.outcomes = now.Add(lease/2), []outcome{answer}
 	case refuse:
 		it.p.refused, it.p.refuses = it.what, now.Add(2*outage)
 		it.reply <- o
@@ -474,11 +480,12 @@ func (l link) call(ctx context.Context, owner store.Owner, key, what string, do 
 		who = l.p.claimant(owner)
 	}
 	it := &item{p: l.p, who: who, what: what, key: key, of: true, do: do, saw: saw, outcomes: []outcome{answer, fail, cut, down}}
+	l.p.ends(owner, what)
 	switch {
 	case what == "acquire":
 		it.outcomes = append(it.outcomes, lose, stray, hold, brief)
 	case what == "renew":
-		it.outcomes = append(it.outcomes, lose, stray, brief)
+		it.outcomes = append(it.outcomes, lose, stray, brief, later)
 	case saw != nil:
 		it.outcomes = append(it.outcomes, lose, stray, hold)
 		if l.p.refusing {

@@ -115,9 +115,6 @@ func serve() error {
 		return err
 	}
 	pay := func(ctx context.Context, operation string, run *core.Run) (int, string) {
-		if strings.HasPrefix(operation, "steps") {
-			return paySteps(ctx, operation, run)
-		}
 		// It goes on also when its claim is lost, as a handler does that never looks at its
 		// context.
 		receipt, err := execute(operation, run)
@@ -213,28 +210,6 @@ func (f forgetful) Acquire(ctx context.Context, key string, claim store.Claim) (
 		err = f.Release(ctx, key, claim.Owner)
 	}
 	return grant, err
-}
-
-// paySteps makes the payment in three steps, and tells the bank of each that it runs, and with what it has finished.
-func paySteps(ctx context.Context, operation string, run *core.Run) (int, string) {
-	var results []string
-	for _, name := range []string{"reserve", "charge", "mail"} {
-		result, err := core.Step(ctx, name, func(ctx context.Context) (string, error) {
-			key, err := run.Derive(name)
-			if err == nil {
-				err = call("run "+name+" "+key, operation, run.Attempt())
-			}
-			return fmt.Sprintf("%s %s, attempt %d", name, key, run.Attempt()), err
-		})
-		if err == nil {
-			err = call("finished "+result, operation, run.Attempt())
-		}
-		if err != nil {
-			return http.StatusBadGateway, err.Error()
-		}
-		results = append(results, result)
-	}
-	return http.StatusCreated, strings.Join(results, "\n")
 }
 
 // observe tells the test what happens, on a line each.
