@@ -151,6 +151,7 @@ func startLoadService(tb testing.TB, what, name string) loadProcess {
 	c.Stderr = os.Stderr
 	stdin, err := c.StdinPipe()
 	require.NoError(tb, err)
+	c.Cancel, c.WaitDelay = stdin.Close, 10*time.Second
 	stdout, err := c.StdoutPipe()
 	require.NoError(tb, err)
 	require.NoError(tb, c.Start())
