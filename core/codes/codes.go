@@ -68,7 +68,7 @@ var particulars = map[Code]struct {
 	Duplicate:         {http.StatusConflict, "Duplicate operation", "This operation has already been carried out."},
 	ResultUnavailable: {http.StatusConflict, "Result unavailable", "This operation has already run, but its response is not available."},
 	Uncertain: {http.StatusConflict, "Outcome uncertain",
-		"An earlier attempt at this operation did not finish, and it is not known whether it took effect."},
+		"An earlier attempt at this operation failed or did not finish, and it is not known whether it took effect."},
 	KeyReused: {http.StatusUnprocessableEntity, "Idempotency key reused", "This idempotency key was used with other parameters."},
 	KeyExpired: {http.StatusGone, "Idempotency key expired",
 		"This idempotency key was used for an operation whose result is no longer kept. A new operation needs a new key."},
