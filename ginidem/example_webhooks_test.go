@@ -26,7 +26,7 @@ func ExampleVerify_stripe() {
 	policy.Name = "stripe" // guards with this name share their events
 	events := engine.MustGuard(policy)
 	verifier := sign.Must(sign.NewVerifier(sign.Config{
-		// webhook.NewSenderKey makes the key from the secret as Stripe shows it
+		// key is webhook.NewSenderKey(sign.KeyConfig{ID: "stripe"}, secret): its ID is the one that webhook.Stripe names
 		Scheme: webhook.Stripe("stripe"), Keys: sign.Must(sign.NewRing(key)),
 		Window:       5 * time.Minute,                                // as Stripe allows
 		GuardedByKey: true,                                           // a repeated message gets the guard's answer

@@ -34,6 +34,7 @@ func tokenService(engine *core.Engine, secrets [][]byte, form *template.Template
 		if httpidem.Refuse(w, r, err) { // the request has no user, or the user has asked for too many tokens
 			return
 		}
+		w.Header().Set("Content-Type", "text/html; charset=utf-8")
 		w.Header().Set("Cache-Control", "private, no-cache") // see "Browsers"
 		_ = form.Execute(w, core.TokenInput(token))
 	})
