@@ -3,6 +3,7 @@ package benchmarks
 import (
 	"context"
 	"encoding/binary"
+	"fmt"
 	"math/rand"
 	"runtime"
 	"slices"
@@ -43,14 +44,19 @@ func claimOf(i int, fingerprint string) store.Claim {
 	return c
 }
 
-// operate acquires a new key and completes it.
-func operate(b *testing.B, records *memstore.Store, i int, result []byte, retention time.Duration) {
+// finish acquires the key of record i, which is new, and completes it.
+func finish(records store.Store, i int, result []byte, retention time.Duration) error {
 	key, fingerprint := recordNames(i)
 	claim := claimOf(i, fingerprint)
 	if g, err := records.Acquire(context.Background(), key, claim); err != nil || g.State != store.Acquired {
-		b.Fatalf("record %d: %v, %v", i, g.State, err)
+		return fmt.Errorf("record %d: %v, %w", i, g.State, err)
 	}
-	if err := records.Complete(context.Background(), key, claim.Owner, result, retention); err != nil {
+	return records.Complete(context.Background(), key, claim.Owner, result, retention)
+}
+
+// operate is finish for a benchmark.
+func operate(b *testing.B, records *memstore.Store, i int, result []byte, retention time.Duration) {
+	if err := finish(records, i, result, retention); err != nil {
 		b.Fatal(err)
 	}
 }
