@@ -263,14 +263,14 @@ func (h *Handler) serveList(w http.ResponseWriter, r *http.Request) {
 		v.Query.Del("from")
 	}
 	get := func(name string) string { return strings.TrimSpace(v.Query.Get(name)) }
-	missing := false // the one operation that is asked for
+	var missing error // why the one operation that is asked for is not shown
 	if text := get("find"); text != "" {
 		op, err := h.ops.Lookup(r.Context(), text)
 		if err == nil {
 			redirect(w, "operation?digest="+op.Digest)
 			return
 		}
-		v.Message, missing = sentence(err), true
+		v.Message, missing = sentence(err), err
 	}
 	q := operations.Query{User: get("user"), Route: get("route"), Policy: get("policy"), From: from, Limit: pageSize}
 	if state, _ := store.ParseState(get("state")); slices.Contains(v.States, state) {
@@ -289,20 +289,22 @@ func (h *Handler) serveList(w http.ResponseWriter, r *http.Request) {
 			redirect(w, "operation?digest="+op.Digest)
 			return
 		}
-		v.Message, missing = sentence(err), true
+		v.Message, missing = sentence(err), err
 	}
-	for op, err := range h.ops.List(r.Context(), q) {
-		if err != nil {
-			v.Message, v.Broken = sentence(err), true
-			break
+	if !errors.Is(missing, operations.ErrNotFound) { // else all keys have been looked through already
+		for op, err := range h.ops.List(r.Context(), q) {
+			if err != nil {
+				v.Message, v.Broken = sentence(err), true
+				break
+			}
+			v.Operations = append(v.Operations, op)
 		}
-		v.Operations = append(v.Operations, op)
+	}
+	if missing != nil {
+		v.Operations = nil
 	}
 	if n := len(v.Operations); n >= pageSize && v.Operations[n-1].Next != "" {
 		v.Next = "?" + h.withCursor(v.Query, v.Operations[n-1].Next).Encode()
-	}
-	if missing {
-		v.Operations, v.Next = nil, ""
 	}
 	v.Counts = h.counts(r.Context())
 	if v.Broken {
