@@ -189,13 +189,13 @@ func (s inspector) change(sh *shard, hash uint32, key string, expected *store.Re
 	if !s.reserve(0, int64(len(remark)-len(t.remark)+len(result)-len(t.result))) {
 		return nil, store.ErrFull
 	}
-	t.remark, t.result = remark, result
-	sh.write(e, &t)
 	until, lease := later(now, c.Retention), time.Duration(0)
 	if e.done = c.To == store.Done; !e.done {
 		e.owner, e.free, e.uncertain = store.Owner{}, true, true // and it keeps its operation
 		until, lease = later(now, sh.queue[e.place].at-e.lease), now
 	}
+	t.remark, t.result = remark, result
+	sh.write(e, &t)
 	e.lease = lease
 	sh.move(e, until)
 	return sh.unwatch(e), nil

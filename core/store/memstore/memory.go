@@ -11,6 +11,7 @@ type memory struct {
 	entries pool[entry]
 	blocks  [classes]*pool[byte] // of texts, by their class
 	large   map[uint32]texts     // those that are in no block, by the number of their entry
+	usual   int                  // the length of the last result: the block of a run has room for one like it
 }
 
 // texts are the texts of a record. Those that [shard.texts] returns are good while the shard is locked; those of a large record for ever.
@@ -75,7 +76,7 @@ func (sh *shard) texts(e *entry) (t texts) {
 	return t
 }
 
-// write makes t the texts of e. It copies them, but for a large result.
+// write makes t the texts of e. It copies them, but for a large result. Behind those of a run is room for a result.
 func (sh *shard) write(e *entry, t *texts) {
 	before, block := e.class, e.block
 	if n := t.len(); n > largest || len(t.result) >= largeResult {
@@ -90,6 +91,9 @@ func (sh *shard) write(e *entry, t *texts) {
 		}
 		sh.memory.large[e.number] = own
 	} else {
+		if !e.done && !e.owner.IsZero() && n+sh.memory.usual <= largest {
+			n += sh.memory.usual
+		}
 		e.class = classOf(n)
 		p := sh.memory.blocks[e.class]
 		if p == nil {
@@ -107,6 +111,19 @@ func (sh *shard) write(e *entry, t *texts) {
 	e.creator, e.remark = uint8(len(t.creator)), uint8(len(t.remark))
 	if e.class != inLarge || before != inLarge {
 		sh.erase(e.number, before, block)
+	}
+}
+
+// finish makes t, which has a new result, the texts of a run that has ended. The others stay where they are if their block has the size.
+func (sh *shard) finish(e *entry, t *texts) {
+	e.done = true
+	result := len(t.result)
+	sh.memory.usual = min(result, largeResult)
+	if n := t.len(); n <= largest && e.class == classOf(n) && result < largeResult {
+		copy(sh.memory.blocks[e.class].at(e.block, classSize(e.class))[n-result:], t.result)
+		e.result = result
+	} else {
+		sh.write(e, t)
 	}
 }
 

@@ -524,8 +524,8 @@ func (s *Store) complete(sh *shard, hash uint32, key string, owner store.Owner, 
 	if !s.put(&t, result) {
 		return nil, true, false
 	}
-	sh.write(e, &t)
-	e.done, e.lease = true, known
+	sh.finish(e, &t)
+	e.lease = known
 	sh.move(e, later(now, retention))
 	woken = sh.unwatch(e)
 	return woken, true, true
@@ -598,20 +598,15 @@ func (s *Store) release(key string, owner store.Owner, how ending) (woken chan s
 		e.uncertain = e.uncertain || e.attempt > 1 && !e.free
 		e.free, e.kept = true, true
 	}
+	t := sh.texts(e)
 	if e.free && !e.uncertain && !e.kept { // the operation has ended
 		e.id = store.ID{}
-		s.empty(sh, e)
+		s.put(&t, "")
 	}
+	sh.write(e, &t) // without room for a result
 	e.lease = now
 	sh.move(e, later(now, retention))
 	return woken, true
-}
-
-// empty takes the result of e, and gives its room back.
-func (s *Store) empty(sh *shard, e *entry) {
-	t := sh.texts(e)
-	s.put(&t, "")
-	sh.write(e, &t)
 }
 
 // closed is what watch returns when nothing runs.
@@ -708,8 +703,9 @@ func (s *Store) reclaim(sh *shard, now time.Duration) int {
 		if e := sh.entry(sh.queue[0].number); sh.expired(e, now) {
 			s.remove(sh, e)
 		} else {
-			at := sh.end(e)
-			s.empty(sh, e)
+			at, t := sh.end(e), sh.texts(e)
+			s.put(&t, "")
+			sh.write(e, &t)
 			e.expired = true
 			sh.move(e, at)
 		}
