@@ -2,6 +2,7 @@ package core
 
 import (
 	"context"
+	"fmt"
 	"net/url"
 )
 
@@ -59,7 +60,7 @@ func UserFromCaller() UserSource {
 	return UserSource{
 		find: func(r *Request) (User, error) {
 			if r.Caller == "" {
-				return User{}, ErrNoUser
+				return User{}, errNoCaller
 			}
 			return verified(r.Caller), nil
 		},
@@ -67,6 +68,8 @@ func UserFromCaller() UserSource {
 		caller: true,
 	}
 }
+
+var errNoCaller = fmt.Errorf("%w: nothing has verified its caller; the middleware that does, such as Verify, goes outside the guard", ErrNoUser)
 
 // The marks of the user parts of verified callers. No other source has a mark that begins like them.
 const (

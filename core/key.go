@@ -123,7 +123,7 @@ func (k *headerKey) derive(f *httpOperation) identity {
 	case lines == 0:
 		return identity{refusal: refusalKeyMissing}
 	case lines > 1:
-		return identity{refusal: refusalKeyInvalid}
+		return identity{refusal: refusalKeyInvalid, cause: canon.ErrKeyList}
 	}
 	key, err := canon.ParseClientKey(field)
 	if err != nil {
@@ -144,8 +144,10 @@ func (k *funcKey) derive(f *httpOperation) identity {
 	}
 	key, err := k.fn(&f.req)
 	switch {
-	case err != nil || len(key) > maxKey:
+	case err != nil:
 		return identity{refusal: refusalKeyInvalid, cause: err}
+	case len(key) > canon.MaxClientKey:
+		return identity{refusal: refusalKeyInvalid, cause: canon.ErrKeyTooLong}
 	case key == "" && k.presence == Optional:
 		return identity{pass: true}
 	case key == "":
@@ -176,16 +178,13 @@ func (*eventKey) derive(f *httpOperation) identity {
 	switch {
 	case event == "":
 		return identity{refusal: refusalKeyMissing}
-	case len(event) > maxKey:
-		return identity{refusal: refusalKeyInvalid}
+	case len(event) > canon.MaxClientKey:
+		return identity{refusal: refusalKeyInvalid, cause: canon.ErrKeyTooLong}
 	}
 	in := f.parameters()
 	key := appendPart(f.guard.appendBeginning(f.scratch[:0], f.user), f.guard.policy.Name)
 	return f.withFingerprint(appendPart(append(key, "E="...), event), &in)
 }
-
-// maxKey is the length of the longest key that somebody may choose, in bytes.
-const maxKey = 255
 
 // read finds the user, and then reads the body.
 func (f *httpOperation) read() (*Refusal, error) {

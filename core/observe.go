@@ -197,7 +197,9 @@ func (e *Event) tellsOfFault() bool {
 
 // appendAttrs appends what [LogEvents] logs of e.
 func (e *Event) appendAttrs(attrs []slog.Attr) []slog.Attr {
-	attrs = append(attrs, slog.String("policy", e.Policy), slog.String("route", e.Route))
+	if e.Kind != StoreIsLocal {
+		attrs = append(attrs, slog.String("policy", e.Policy), slog.String("route", e.Route))
+	}
 	if e.Key != (Key{}) {
 		attrs = append(attrs, slog.String("key", e.Key.String()))
 	}

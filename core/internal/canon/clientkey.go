@@ -2,6 +2,7 @@ package canon
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 )
 
@@ -46,12 +47,14 @@ func ParseClientKey(field string) (key string, err error) {
 	return key, nil
 }
 
+func badCharacter(c byte) error { return fmt.Errorf("%w: %q", ErrKeyCharacter, c) }
+
 func parseBare(field string) (string, error) {
 	for i := 0; i < len(field); i++ {
 		if c := field[i]; c == ',' {
 			return "", ErrKeyList
 		} else if !keySafe[c] {
-			return "", ErrKeyCharacter
+			return "", badCharacter(c)
 		}
 	}
 	return field, nil
@@ -63,14 +66,14 @@ func parseString(field string) (string, error) {
 	for ; i < len(field) && field[i] != '"'; i++ {
 		switch c := field[i]; {
 		case c < ' ' || c > '~':
-			return "", ErrKeyCharacter
+			return "", badCharacter(c)
 		case c == '\\':
 			i++
 			if i == len(field) {
 				return "", ErrKeyUnterminated
 			}
 			if field[i] != '"' && field[i] != '\\' {
-				return "", ErrKeyCharacter
+				return "", badCharacter(field[i])
 			}
 			escapes++
 		}
@@ -83,7 +86,7 @@ func parseString(field string) (string, error) {
 		if after[0] == ',' {
 			return "", ErrKeyList
 		}
-		return "", ErrKeyCharacter
+		return "", badCharacter(after[0])
 	}
 	if escapes == 0 {
 		return text, nil
