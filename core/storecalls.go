@@ -113,12 +113,12 @@ func (e *Engine) storeContext(ctx context.Context) (context.Context, context.Can
 func noCancel() {}
 
 // maxCleanups bounds the releases that follow failed Acquires. Each is a goroutine, for no longer
-// than the store's deadline; a broken link fails all requests at once.
+// than three times the store's deadline; a broken link fails all requests at once.
 const maxCleanups = 4096
 
 // releaseFailed follows an Acquire that has failed: the store may have carried it out all the same,
-// and the client's next try would meet a claim without a run. It is an attempt, not a promise:
-// if it fails, the lease has to pass.
+// and the client's next try would meet a claim without a run. Two tries are an attempt, not a promise:
+// if they fail, the lease has to pass.
 func (e *Engine) releaseFailed(key Key, owner store.Owner, err error) {
 	if e.can.Local || errors.Is(err, store.ErrFull) {
 		return
@@ -128,10 +128,17 @@ func (e *Engine) releaseFailed(key Key, owner store.Owner, err error) {
 	default:
 		return
 	}
-	go func() {
-		defer func() { <-e.cleanups }()
+	release := func() error {
 		calling, cancel := e.storeContext(context.Background())
 		defer cancel()
-		_ = e.call(context.Background(), "release", func() error { return e.store.Release(calling, key.raw, owner) }) // has been reported
+		return e.call(context.Background(), "release", func() error { return e.store.Release(calling, key.raw, owner) }) // which is told
+	}
+	go func() {
+		if release() == nil {
+			<-e.cleanups
+			return
+		}
+		// It may have overtaken the claim: a transaction that has not ended is not seen.
+		time.AfterFunc(e.storeTimeout, func() { _ = release(); <-e.cleanups })
 	}()
 }

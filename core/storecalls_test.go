@@ -41,7 +41,7 @@ func TestStoreDownBeforeTheHandler(t *testing.T) {
 // An Acquire whose answer is lost may have taken effect. The claim must not then block
 // the client's next try for a whole lease.
 func TestLostAnswerOfAcquireIsCleanedUp(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble(t, "its answer is lost", func(t *testing.T) {
 		var told []string
 		records := &spy{Store: newStore(t), acquire: hang, after: true}
 		observe := func(_ context.Context, call string, _ time.Duration, _ error) { told = append(told, call) }
@@ -58,6 +58,25 @@ func TestLostAnswerOfAcquireIsCleanedUp(t *testing.T) {
 		synctest.Wait()
 		assert.Equal(t, released, records.releases.Load(), "a store that is full has answered: there is no claim")
 	})
+	bubble(t, "the release overtakes the claim", func(t *testing.T) {
+		slow := overtaken{&spy{Store: newStore(t)}}
+		g := core.MustNew(core.Config{User: byUser, Store: slow, StoreTimeout: 2 * time.Second}).MustGuard(core.Policy{})
+		for range 2 {
+			assert.Equal(t, "store_unavailable", serve(t, g, post("{}", nil)).code())
+			time.Sleep(4 * time.Second)
+		}
+		assert.EqualValues(t, 4, slow.releases.Load())
+		g = core.MustNew(core.Config{User: byUser, Store: slow.spy}).MustGuard(core.Policy{})
+		assert.Equal(t, 201, serve(t, g, post("{}", nil)).response.Status)
+	})
+}
+
+// overtaken makes claims after it has failed to, as a transaction that ends late does.
+type overtaken struct{ *spy }
+
+func (s overtaken) Acquire(_ context.Context, key string, claim store.Claim) (store.Grant, error) {
+	time.AfterFunc(time.Second, func() { _, _ = s.spy.Acquire(context.Background(), key, claim) })
+	return store.Grant{}, errDown
 }
 
 // once fails the first of calls.
