@@ -69,7 +69,7 @@ func UserFromCaller() UserSource {
 	}
 }
 
-var errNoCaller = fmt.Errorf("%w: nothing has verified its caller; the middleware that does, such as Verify, goes outside the guard", ErrNoUser)
+var errNoCaller = fmt.Errorf("%w: nothing has verified its caller; Verify, or what else does, goes outside the guard", ErrNoUser)
 
 // The marks of the user parts of verified callers. No other source has a mark that begins like them.
 const (
