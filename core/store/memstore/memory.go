@@ -118,12 +118,14 @@ func (sh *shard) write(e *entry, t *texts) {
 func (sh *shard) finish(e *entry, t *texts) {
 	e.done = true
 	result := len(t.result)
-	sh.memory.usual = min(result, largeResult)
 	if n := t.len(); n <= largest && e.class == classOf(n) && result < largeResult {
 		copy(sh.memory.blocks[e.class].at(e.block, classSize(e.class))[n-result:], t.result)
 		e.result = result
 	} else {
 		sh.write(e, t)
+	}
+	if result < largeResult {
+		sh.memory.usual = result
 	}
 }
 
