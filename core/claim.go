@@ -3,7 +3,6 @@ package core
 import (
 	"bytes"
 	"context"
-	"crypto/rand"
 	"errors"
 	"time"
 
@@ -28,10 +27,8 @@ type claimant struct {
 
 func newClaimant(ctx context.Context, g *Guard, id *identity) claimant {
 	c := claimant{guard: g, id: *id, stop: noCancel}
-	var random [32]byte // read at once: two reads take twice as long
-	rand.Read(random[:])
-	c.claim.Owner, c.claim.Lease, c.claim.Secret = store.Owner(random[:16]), g.policy.Lease, g.engine.newest()
-	c.claim.About = store.About{ID: store.ID(random[16:]), Policy: g.name, Creator: g.engine.creator, Remark: g.engine.remarkOf(ctx, id)}
+	c.claim.Lease, c.claim.Secret = g.policy.Lease, g.engine.newest()
+	c.claim.About = store.About{ID: store.NewID(), Policy: g.name, Creator: g.engine.creator, Remark: g.engine.remarkOf(ctx, id)}
 	c.resetClaim()
 	return c
 }
@@ -89,6 +86,8 @@ func (c *claimant) waited() time.Duration {
 // acquire asks the store for the claim, once. Too late an answer is an error.
 func (c *claimant) acquire(ctx context.Context) (store.Grant, error) {
 	e := c.guard.engine
+	// Each call has its own owner: one that failed may have claimed the key, and its release may come after the next call.
+	c.claim.Owner = store.NewOwner()
 	if grant, ok := e.late.find(ctx, c.id.key, e.storeTimeout); ok {
 		if c.guard.task { // see acquireOrWait
 			grant.Result = bytes.Clone(grant.Result)
@@ -112,9 +111,7 @@ func (c *claimant) acquire(ctx context.Context) (store.Grant, error) {
 		err = errLate
 	}
 	if err != nil && c.limit != nil {
-		// Whether this call has claimed the key is not known: the next one must not meet with its own claim.
 		e.releaseFailed(c.id.key, c.claim.Owner, err)
-		c.claim.Owner = store.NewOwner()
 	}
 	c.askedOf = c.claim.Attempt
 	c.resetClaim() // a verdict about an abandoned run counts once

@@ -16,6 +16,7 @@ import (
 	"github.com/idem-go/idem/core/store"
 )
 
+// The policy's wait is for a run, not for a store that does not answer.
 func TestStoreDownBeforeTheHandler(t *testing.T) {
 	for name, hook := range map[string]func(context.Context) error{"refused": down, "hanging": hang} {
 		bubble(t, name, func(t *testing.T) {
@@ -23,7 +24,7 @@ func TestStoreDownBeforeTheHandler(t *testing.T) {
 			store := &spy{Store: newStore(t), acquire: hook}
 			e := core.MustNew(core.Config{User: byUser, Store: store, StoreTimeout: 3 * time.Second})
 			start := time.Now()
-			c := serve(t, e.MustGuard(core.Policy{}), post("{}", &ledger))
+			c := serve(t, e.MustGuard(core.Policy{Duplicate: core.Wait(time.Minute)}), post("{}", &ledger))
 			assert.LessOrEqual(t, time.Since(start), 3*time.Second)
 			assert.Equal(t, 503, c.response.Status)
 			assert.Equal(t, "store_unavailable", c.code())

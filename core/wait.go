@@ -281,7 +281,6 @@ func (k *wait) ask(ctx context.Context) (grant store.Grant) {
 	}
 	w.asking = true
 	e.waitsMu.Unlock()
-	w.claim.Owner = store.NewOwner()
 	grant, err := w.acquire(w.ctx)
 	switch {
 	case err != nil:

@@ -5,9 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
-	"strings"
 	"testing"
 
 	"github.com/labstack/echo/v4"
@@ -67,30 +65,12 @@ func start(tb testing.TB, app adaptertest.App) string {
 	}
 	e.Use(func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) error {
-			if app.BodyLimit > 0 {
-				c.Request().Body = http.MaxBytesReader(c.Response(), c.Request().Body, app.BodyLimit)
-			}
-			if origin := c.Request().Header.Get("Origin"); app.AllowOrigin && origin != "" {
-				c.Response().Header().Set("Access-Control-Allow-Origin", origin)
-			}
-			for _, f := range app.Outer {
-				c.Response().Header().Set(f.Name, f.Value)
-			}
 			if login := c.Request().Header.Get("X-Login"); app.Login && login != "" {
 				c.Set("user", login)
 			}
-			if app.Consumed != nil {
-				c.SetRequest(
-					c.Request().WithContext(core.WithCaller(c.Request().Context(), c.Request().Header.Get("X-Caller"), app.Consumed...)))
-			}
-			if app.Incoming != nil {
-				app.Incoming(c.Request().Context())
-			}
-			if app.Deadline > 0 && c.Request().Header.Get(adaptertest.UnlimitedHeader) == "" {
-				ctx, cancel := context.WithTimeout(c.Request().Context(), app.Deadline)
-				defer cancel()
-				c.SetRequest(c.Request().WithContext(ctx))
-			}
+			r, end := app.InFront(c.Response(), c.Request())
+			defer end()
+			c.SetRequest(r)
 			err := next(c)
 			if app.After != nil {
 				app.After(adaptertest.Outcome{Body: c.Request().Body, Context: c.Request().Context(), Form: c.Request().PostForm.Get,
@@ -115,7 +95,7 @@ func start(tb testing.TB, app adaptertest.App) string {
 		use(echoidem.New(app.Guard))
 	}
 	for _, r := range app.Routes {
-		handler := func(c echo.Context) error { return r.Handler(call{c}) }
+		handler := func(c echo.Context) error { return r.Handler(newCall(c)) }
 		if r.Issues != nil {
 			handler = echoidem.IssueToken(r.Issues)
 		}
@@ -191,83 +171,33 @@ func renderErrors(ignoreContext bool) echo.MiddlewareFunc {
 }
 
 // call does what handlers for Echo do.
-type call struct{ native }
+type call struct {
+	native
+	adaptertest.NetHTTPCall
+}
 
 type native = echo.Context
 
-func (c call) Context() context.Context { return c.Request().Context() }
+func newCall(c echo.Context) call {
+	return call{c, adaptertest.OnNetHTTP(c.Response(), c.Response().Writer, c.Request)}
+}
+
+func (c call) Stream(status int, contentType string, write func(io.Writer, func()) error) error {
+	return c.NetHTTPCall.Stream(status, contentType, write)
+}
 
 func (c call) Run() *core.Run { return echoidem.Run(c.native) }
 
 func (c call) Verified() (sign.Verified, bool) { return echoidem.Verified(c.native) }
 
-func (c call) Method() string { return c.Request().Method }
-
-func (c call) Header(name string) string { return c.Request().Header.Get(name) }
-
-func (c call) Trailer(name string) string { return c.Request().Trailer.Get(name) }
-
 func (c call) Query(name string) string { return c.QueryParam(name) }
 
-func (c call) Body() ([]byte, error) { return io.ReadAll(c.Request().Body) }
-
 func (c call) SetContext(ctx context.Context) { c.SetRequest(c.Request().WithContext(ctx)) }
-
-func (c call) SetHeader(name, value string) { c.Response().Header().Set(name, value) }
-
-func (c call) AddHeader(name, value string) { c.Response().Header().Add(name, value) }
-
-func (c call) DelHeader(name string) { c.Response().Header().Del(name) }
 
 func (c call) Blob(status int, contentType string, body []byte) error {
 	// c.native.Blob leaves a Content-Type alone that a middleware has set.
 	c.Response().Header().Set("Content-Type", contentType)
 	return c.native.Blob(status, contentType, body)
-}
-
-func (c call) Write(status int, contentType string, flush bool, pieces ...string) error {
-	w := c.Response()
-	w.Header().Set("Content-Type", contentType)
-	w.WriteHeader(status)
-	for _, piece := range pieces {
-		// By way of io.ReaderFrom, if the writer has it.
-		if _, err := io.Copy(w, struct{ io.Reader }{strings.NewReader(piece)}); err != nil {
-			return err
-		}
-		if flush {
-			w.Flush()
-		}
-	}
-	return nil
-}
-
-func (c call) Stream(status int, contentType string, write func(io.Writer, func()) error) error {
-	w := c.Response()
-	w.Header().Set("Content-Type", contentType)
-	w.WriteHeader(status)
-	return write(w, w.Flush)
-}
-
-func (c call) EarlyHints(link string) error {
-	// echo's own writer takes the status for the final one: hints go around it.
-	w := c.Response().Writer
-	w.Header().Set("Link", link)
-	w.WriteHeader(http.StatusEarlyHints)
-	w.Header().Del("Link")
-	return nil
-}
-
-func (c call) Upgrade(protocol string, talk func(net.Conn)) error {
-	conn, _, err := c.Response().Hijack()
-	if err != nil {
-		return err
-	}
-	defer conn.Close()
-	if _, err := fmt.Fprintf(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: %s\r\n\r\n", protocol); err != nil {
-		return err
-	}
-	talk(conn)
-	return nil
 }
 
 func (c call) Report(err error) error { return err }

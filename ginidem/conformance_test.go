@@ -3,12 +3,9 @@ package ginidem_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"mime/multipart"
-	"net"
 	"net/http"
-	"strings"
 	"testing"
 
 	"github.com/gin-gonic/gin"
@@ -48,32 +45,14 @@ func startGin(tb testing.TB, app adaptertest.App) string {
 		engine.Use(conformanceErrors(app.IgnoreContextErrors))
 	}
 	engine.Use(func(c *gin.Context) {
-		if app.BodyLimit > 0 {
-			c.Request.Body = http.MaxBytesReader(c.Writer, c.Request.Body, app.BodyLimit)
-		}
-		if origin := c.GetHeader("Origin"); app.AllowOrigin && origin != "" {
-			c.Header("Access-Control-Allow-Origin", origin)
-		}
-		for _, f := range app.Outer {
-			c.Header(f.Name, f.Value)
-		}
 		if login := c.GetHeader("X-Login"); app.Login && login != "" {
 			c.Set("user", login)
 		}
-		if app.Consumed != nil {
-			c.Request = c.Request.WithContext(core.WithCaller(c.Request.Context(), c.GetHeader("X-Caller"), app.Consumed...))
-		}
-		if app.Incoming != nil {
-			app.Incoming(c.Request.Context())
-		}
-		if app.Deadline > 0 && c.GetHeader(adaptertest.UnlimitedHeader) == "" {
-			ctx, cancel := context.WithTimeout(c.Request.Context(), app.Deadline)
-			defer cancel()
-			c.Request = c.Request.WithContext(ctx)
-			c.Next()
-		}
+		r, end := app.InFront(c.Writer, c.Request)
+		defer end()
+		c.Request = r
+		c.Next()
 		if app.After != nil {
-			c.Next()
 			after := adaptertest.Outcome{Body: c.Request.Body, Context: c.Request.Context(), Form: c.Request.PostForm.Get,
 				Header: c.Writer.Header().Get, Replayed: ginidem.Replayed(c)}
 			if last := c.Errors.Last(); last != nil {
@@ -95,7 +74,7 @@ func startGin(tb testing.TB, app adaptertest.App) string {
 	for _, r := range app.Routes {
 		handler := func(c *gin.Context) {
 			// A failure of gin's own is reported already.
-			if err := r.Handler(ginCall{c, engine}); err != nil && len(c.Errors) == 0 {
+			if err := r.Handler(newGinCall(c, engine)); err != nil && len(c.Errors) == 0 {
 				_ = c.AbortWithError(http.StatusInternalServerError, err)
 			}
 		}
@@ -164,21 +143,19 @@ func (f *conformanceFailure) Error() string { return f.message }
 
 // ginCall does what handlers for gin do.
 type ginCall struct {
+	adaptertest.NetHTTPCall
 	c   *gin.Context
 	app http.Handler
 }
 
-func (c ginCall) Context() context.Context { return c.c.Request.Context() }
+func newGinCall(c *gin.Context, app http.Handler) ginCall {
+	beneath := c.Writer.(interface{ Unwrap() http.ResponseWriter }).Unwrap()
+	return ginCall{adaptertest.OnNetHTTP(c.Writer, beneath, func() *http.Request { return c.Request }), c, app}
+}
 
 func (c ginCall) Run() *core.Run { return ginidem.Run(c.c) }
 
 func (c ginCall) Verified() (sign.Verified, bool) { return ginidem.Verified(c.c) }
-
-func (c ginCall) Method() string { return c.c.Request.Method }
-
-func (c ginCall) Header(name string) string { return c.c.GetHeader(name) }
-
-func (c ginCall) Trailer(name string) string { return c.c.Request.Trailer.Get(name) }
 
 func (c ginCall) Param(name string) string { return c.c.Param(name) }
 
@@ -191,12 +168,6 @@ func (c ginCall) Bind(v any) error { return c.c.ShouldBind(v) }
 func (c ginCall) FormFile(field string) (*multipart.FileHeader, error) { return c.c.FormFile(field) }
 
 func (c ginCall) SetContext(ctx context.Context) { c.c.Request = c.c.Request.WithContext(ctx) }
-
-func (c ginCall) SetHeader(name, value string) { c.c.Header(name, value) }
-
-func (c ginCall) AddHeader(name, value string) { c.c.Writer.Header().Add(name, value) }
-
-func (c ginCall) DelHeader(name string) { c.c.Header(name, "") }
 
 func (c ginCall) JSON(status int, v any) error {
 	c.c.JSON(status, v)
@@ -212,49 +183,6 @@ func (c ginCall) Blob(status int, contentType string, body []byte) error {
 
 func (c ginCall) NoContent(status int) error {
 	c.c.Status(status)
-	return nil
-}
-
-func (c ginCall) Write(status int, contentType string, flush bool, pieces ...string) error {
-	c.c.Header("Content-Type", contentType)
-	c.c.Status(status)
-	for _, piece := range pieces {
-		// By way of io.ReaderFrom, if the writer has it.
-		if _, err := io.Copy(c.c.Writer, struct{ io.Reader }{strings.NewReader(piece)}); err != nil {
-			return err
-		}
-		if flush {
-			c.c.Writer.Flush()
-		}
-	}
-	return nil
-}
-
-func (c ginCall) Stream(status int, contentType string, write func(io.Writer, func()) error) error {
-	c.c.Header("Content-Type", contentType)
-	c.c.Status(status)
-	return write(c.c.Writer, c.c.Writer.Flush)
-}
-
-func (c ginCall) EarlyHints(link string) error {
-	// gin's own writer takes the status for the final one: hints go around it.
-	w := c.c.Writer.(interface{ Unwrap() http.ResponseWriter }).Unwrap()
-	w.Header().Set("Link", link)
-	w.WriteHeader(http.StatusEarlyHints)
-	w.Header().Del("Link")
-	return nil
-}
-
-func (c ginCall) Upgrade(protocol string, talk func(net.Conn)) error {
-	conn, _, err := c.c.Writer.Hijack()
-	if err != nil {
-		return err
-	}
-	defer conn.Close()
-	if _, err := fmt.Fprintf(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: %s\r\n\r\n", protocol); err != nil {
-		return err
-	}
-	talk(conn)
 	return nil
 }
 

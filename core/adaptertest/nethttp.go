@@ -60,7 +60,7 @@ func startNetHTTP(tb testing.TB, app App, a NetHTTPAdapter) string {
 	var h http.Handler = mux
 	for _, r := range app.Routes {
 		var handler http.Handler = http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-			if err := r.Handler(&netHTTPCall{w, req, mux, a}); err != nil {
+			if err := r.Handler(&netHTTPCall{OnNetHTTP(w, w, func() *http.Request { return req }), req, mux, a}); err != nil {
 				http.Error(w, err.Error(), http.StatusInternalServerError)
 			}
 		})
@@ -156,33 +156,40 @@ func inFront(app App, replayed func(http.ResponseWriter) bool, next http.Handler
 			http.Error(w, "Internal Server Error", http.StatusInternalServerError)
 		}
 	}()
-	if app.BodyLimit > 0 {
-		r.Body = http.MaxBytesReader(w, r.Body, app.BodyLimit)
-	}
-	for _, f := range app.Outer {
-		w.Header().Set(f.Name, f.Value)
-	}
-	if origin := r.Header.Get("Origin"); app.AllowOrigin && origin != "" {
-		w.Header().Set("Access-Control-Allow-Origin", origin)
-	}
 	if login := r.Header.Get("X-Login"); app.Login && login != "" {
 		r = r.WithContext(context.WithValue(r.Context(), ContextKey("user"), login))
 	}
-	if app.Consumed != nil {
-		r = r.WithContext(core.WithCaller(r.Context(), r.Header.Get("X-Caller"), app.Consumed...))
-	}
-	if app.Incoming != nil {
-		app.Incoming(r.Context())
-	}
-	if app.Deadline > 0 && r.Header.Get(UnlimitedHeader) == "" {
-		ctx, cancel := context.WithTimeout(r.Context(), app.Deadline)
-		defer cancel()
-		r = r.WithContext(ctx)
-	}
+	r, end := app.InFront(w, r)
+	defer end()
 	next.ServeHTTP(w, r)
 	if app.After != nil {
 		app.After(Outcome{Body: r.Body, Context: r.Context(), Form: r.PostForm.Get, Header: w.Header().Get, Replayed: replayed(w)})
 	}
+}
+
+// InFront does, on net/http, what the middleware in front of the guard does before it calls the next handler, except for Login. It
+// returns the request for that handler, and end, which is to be called when the handler has returned.
+func (a App) InFront(w http.ResponseWriter, r *http.Request) (in *http.Request, end context.CancelFunc) {
+	if a.BodyLimit > 0 {
+		r.Body = http.MaxBytesReader(w, r.Body, a.BodyLimit)
+	}
+	for _, f := range a.Outer {
+		w.Header().Set(f.Name, f.Value)
+	}
+	if origin := r.Header.Get("Origin"); a.AllowOrigin && origin != "" {
+		w.Header().Set("Access-Control-Allow-Origin", origin)
+	}
+	if a.Consumed != nil {
+		r = r.WithContext(core.WithCaller(r.Context(), r.Header.Get("X-Caller"), a.Consumed...))
+	}
+	if a.Incoming != nil {
+		a.Incoming(r.Context())
+	}
+	if a.Deadline == 0 || r.Header.Get(UnlimitedHeader) != "" {
+		return r, func() {}
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), a.Deadline)
+	return r.WithContext(ctx), cancel
 }
 
 // fronted is h behind f.
@@ -247,25 +254,91 @@ func muxPattern(pattern string) string {
 	return strings.Join(segments, "/")
 }
 
+// NetHTTPCall is the part of a [Call] that is the same for all frameworks on net/http. Their types embed it. [OnNetHTTP] makes one.
+type NetHTTPCall struct {
+	w, beneath http.ResponseWriter
+	request    func() *http.Request
+}
+
+// OnNetHTTP returns that part for a handler that writes to w. Beneath is the writer below the framework's own, which would take the
+// status of early hints for the final one. Request returns the request as the handler then has it.
+func OnNetHTTP(w, beneath http.ResponseWriter, request func() *http.Request) NetHTTPCall {
+	return NetHTTPCall{w, beneath, request}
+}
+
+func (c NetHTTPCall) Context() context.Context { return c.request().Context() }
+
+func (c NetHTTPCall) Method() string { return c.request().Method }
+
+func (c NetHTTPCall) Header(name string) string { return c.request().Header.Get(name) }
+
+func (c NetHTTPCall) Trailer(name string) string { return c.request().Trailer.Get(name) }
+
+func (c NetHTTPCall) Body() ([]byte, error) { return io.ReadAll(c.request().Body) }
+
+func (c NetHTTPCall) SetHeader(name, value string) { c.w.Header().Set(name, value) }
+
+func (c NetHTTPCall) AddHeader(name, value string) { c.w.Header().Add(name, value) }
+
+func (c NetHTTPCall) DelHeader(name string) { c.w.Header().Del(name) }
+
+func (c NetHTTPCall) Write(status int, contentType string, flush bool, pieces ...string) error {
+	c.SetHeader("Content-Type", contentType)
+	c.w.WriteHeader(status)
+	for _, piece := range pieces {
+		// By way of io.ReaderFrom, if the writer has it.
+		if _, err := io.Copy(c.w, struct{ io.Reader }{strings.NewReader(piece)}); err != nil {
+			return err
+		}
+		if flush {
+			if err := http.NewResponseController(c.w).Flush(); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (c NetHTTPCall) Stream(status int, contentType string, write func(io.Writer, func()) error) error {
+	c.SetHeader("Content-Type", contentType)
+	c.w.WriteHeader(status)
+	var flushed error
+	err := write(c.w, func() { flushed = errors.Join(flushed, http.NewResponseController(c.w).Flush()) })
+	return errors.Join(err, flushed)
+}
+
+func (c NetHTTPCall) EarlyHints(link string) error {
+	c.beneath.Header().Set("Link", link)
+	c.beneath.WriteHeader(http.StatusEarlyHints)
+	c.beneath.Header().Del("Link")
+	return nil
+}
+
+func (c NetHTTPCall) Upgrade(protocol string, talk func(net.Conn)) error {
+	conn, _, err := http.NewResponseController(c.w).Hijack()
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	if _, err := fmt.Fprintf(conn, "HTTP/1.1 101 Switching Protocols\r\nDate: %s\r\nConnection: Upgrade\r\nUpgrade: %s\r\n\r\n",
+		"Sat, 29 Feb 2020 23:59:59 GMT", protocol); err != nil {
+		return err
+	}
+	talk(conn)
+	return nil
+}
+
 // netHTTPCall does what handlers for net/http do.
 type netHTTPCall struct {
-	w   http.ResponseWriter
+	NetHTTPCall
 	r   *http.Request
 	app http.Handler
 	a   NetHTTPAdapter
 }
 
-func (c *netHTTPCall) Context() context.Context { return c.r.Context() }
-
 func (c *netHTTPCall) Run() *core.Run { return core.RunFrom(c.r.Context()) }
 
 func (c *netHTTPCall) Verified() (sign.Verified, bool) { return sign.From(c.r.Context()) }
-
-func (c *netHTTPCall) Method() string { return c.r.Method }
-
-func (c *netHTTPCall) Header(name string) string { return c.r.Header.Get(name) }
-
-func (c *netHTTPCall) Trailer(name string) string { return c.r.Trailer.Get(name) }
 
 func (c *netHTTPCall) Param(name string) string {
 	if name == "*" {
@@ -275,8 +348,6 @@ func (c *netHTTPCall) Param(name string) string {
 }
 
 func (c *netHTTPCall) Query(name string) string { return c.r.URL.Query().Get(name) }
-
-func (c *netHTTPCall) Body() ([]byte, error) { return io.ReadAll(c.r.Body) }
 
 func (c *netHTTPCall) Bind(v any) error {
 	switch media, _, _ := mime.ParseMediaType(c.r.Header.Get("Content-Type")); media {
@@ -312,12 +383,6 @@ func (c *netHTTPCall) FormFile(field string) (*multipart.FileHeader, error) {
 
 func (c *netHTTPCall) SetContext(ctx context.Context) { *c.r = *c.r.WithContext(ctx) }
 
-func (c *netHTTPCall) SetHeader(name, value string) { c.w.Header().Set(name, value) }
-
-func (c *netHTTPCall) AddHeader(name, value string) { c.w.Header().Add(name, value) }
-
-func (c *netHTTPCall) DelHeader(name string) { c.w.Header().Del(name) }
-
 func (c *netHTTPCall) JSON(status int, v any) error {
 	c.SetHeader("Content-Type", "application/json")
 	c.w.WriteHeader(status)
@@ -333,52 +398,6 @@ func (c *netHTTPCall) Blob(status int, contentType string, body []byte) error {
 
 func (c *netHTTPCall) NoContent(status int) error {
 	c.w.WriteHeader(status)
-	return nil
-}
-
-func (c *netHTTPCall) Write(status int, contentType string, flush bool, pieces ...string) error {
-	c.SetHeader("Content-Type", contentType)
-	c.w.WriteHeader(status)
-	for _, piece := range pieces {
-		// By way of io.ReaderFrom, if the writer has it.
-		if _, err := io.Copy(c.w, struct{ io.Reader }{strings.NewReader(piece)}); err != nil {
-			return err
-		}
-		if flush {
-			if err := http.NewResponseController(c.w).Flush(); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-func (c *netHTTPCall) Stream(status int, contentType string, write func(io.Writer, func()) error) error {
-	c.SetHeader("Content-Type", contentType)
-	c.w.WriteHeader(status)
-	var flushed error
-	err := write(c.w, func() { flushed = errors.Join(flushed, http.NewResponseController(c.w).Flush()) })
-	return errors.Join(err, flushed)
-}
-
-func (c *netHTTPCall) EarlyHints(link string) error {
-	c.SetHeader("Link", link)
-	c.w.WriteHeader(http.StatusEarlyHints)
-	c.w.Header().Del("Link")
-	return nil
-}
-
-func (c *netHTTPCall) Upgrade(protocol string, talk func(net.Conn)) error {
-	conn, _, err := http.NewResponseController(c.w).Hijack()
-	if err != nil {
-		return err
-	}
-	defer conn.Close()
-	if _, err := fmt.Fprintf(conn, "HTTP/1.1 101 Switching Protocols\r\nDate: %s\r\nConnection: Upgrade\r\nUpgrade: %s\r\n\r\n",
-		"Sat, 29 Feb 2020 23:59:59 GMT", protocol); err != nil {
-		return err
-	}
-	talk(conn)
 	return nil
 }
 

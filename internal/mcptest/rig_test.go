@@ -22,19 +22,22 @@ import (
 // TestMain is also a server over stdio and one that is killed.
 func TestMain(m *testing.M) {
 	for _, s := range sdks {
-		if os.Getenv("IDEM_MCPTEST_STDIO") == s.name {
+		var err error
+		switch s.name {
+		case os.Getenv("IDEM_MCPTEST_STDIO"):
 			config := config{}
 			config.Name, config.Argument = "shop", "key"
-			if err := s.serve(core.MustNew(core.Config{}), config, newShop()).stdio(); err != nil {
-				fmt.Fprintln(os.Stderr, err)
-				os.Exit(1)
-			}
-			return
+			err = s.serve(core.MustNew(core.Config{}), config, newShop()).stdio()
+		case os.Getenv("IDEM_MCPTEST_CHAOS"):
+			err = serveChaos(s.serve)
+		default:
+			continue
 		}
-	}
-	if sdk := os.Getenv("IDEM_MCPTEST_CHAOS"); sdk != "" {
-		fmt.Fprintln(os.Stderr, serveChaos(sdk))
-		os.Exit(1)
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
 	}
 	os.Exit(m.Run())
 }

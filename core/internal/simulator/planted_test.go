@@ -36,8 +36,9 @@ var faults = []planted{
 	{7, "reconciled", "claim.go", "	claim.Takeover, claim.Attempt = true, attempt\n", "	claim.Takeover = true\n"},
 	{5, "reconciled", "claim.go", "if err != nil || verdict.kind == verdictUnknown {", "if err != nil {"},
 	{5, "late", "claim.go", "!c.id.has(grant.Fingerprint) && !c.ofExpiredUse(grant)", "false"},
-	{8, "reconciled", "claim.go", "c.claim.Owner, c.claim.Lease, c.claim.Secret = store.NewOwner(), g.policy.Lease,",
-		"c.claim.Owner, c.claim.Lease, c.claim.Secret = store.NewOwner(), 2*g.policy.Lease,"},
+	{8, "reconciled", "claim.go", "c.claim.Secret = g.policy.Lease,", "c.claim.Secret = 2*g.policy.Lease,"},
+	{14, "put", "claim.go", "	c.claim.Owner = store.NewOwner()\n",
+		"	if c.claim.Owner.IsZero() {\n		c.claim.Owner = store.NewOwner()\n	}\n"},
 	{8, "reconciled", "claim.go", "c.id.fingerprint, c.guard.policy.RememberAbandoned", "c.id.fingerprint, c.guard.policy.Lease"},
 	{2, "leases", "run.go", "c.id.key, c.claim.Owner, grant.ID, grant.Attempt", "c.id.key, c.claim.Owner, grant.ID, 1"},
 	{2, "put", "run.go", "case grant.Attempt > 1 && !grant.Free:", "case grant.Attempt > 1:"},
@@ -53,7 +54,6 @@ var faults = []planted{
 
 	// wait
 	{1, "waiters", "wait.go", "case grant.State == store.Done,\n", "case grant.State == store.Done, grant.State == store.Acquired,\n"},
-	{14, "leases", "wait.go", "	w.claim.Owner = store.NewOwner()\n", ""},
 	{16, "leases", "wait.go", "context.WithTimeout(context.Background(), c.guard.policy.Duplicate.limit)",
 		"context.WithTimeout(context.Background(), 9*c.guard.policy.Duplicate.limit)"},
 	{16, "put", "wait.go", "		e.releaseFailed(k.key, w.claim.Owner, err)\n", ""},

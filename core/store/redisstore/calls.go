@@ -76,7 +76,7 @@ func (c *calls) call(ctx context.Context, do command) (a answer, repeated bool, 
 		if c.closed.Load() {
 			return a, repeated, errClosed
 		}
-		a = c.handOff(ctx, do)
+		a = c.handOff(ctx, do, repeated)
 		if repeated = repeated || a.repeated; a.answered() {
 			return a, repeated, a.err
 		}
@@ -112,7 +112,7 @@ type flight struct {
 	sent      []Command  // the first round trip: some of commands
 	native    *trial     // of the first round trip's command; nil: it is the script
 	replied   bool       // the first round trip has been made
-	repeated  bool       // the client may have sent one of them twice
+	repeated  bool       // one of them may have been sent twice
 	batch     *batch     // that the first round trip is in, guarded by the batcher's mutex; nil: the replies are there
 	replies   chan struct{}
 	decided   atomic.Bool
@@ -203,14 +203,14 @@ func (f *flight) recycle(a answer) answer {
 	return a
 }
 
-// handOff runs a command, and leaves it behind when ctx ends.
-func (c *calls) handOff(ctx context.Context, do command) answer {
+// handOff runs a command, and leaves it behind when ctx ends. repeated says that it may have run before.
+func (c *calls) handOff(ctx context.Context, do command, repeated bool) answer {
 	if err := c.begin(); err != nil {
 		return answer{err: err}
 	}
 	f := flights.Get().(*flight)
 	f.calls, f.ctx, f.detached = c, withoutDeadline{ctx}, withoutCancel{ctx}
-	f.command = do
+	f.command, f.repeated = do, repeated
 	if b, is := c.client.(*batcher); is {
 		if f.sent = f.first(); f.sent != nil {
 			b.add(f)

@@ -18,7 +18,7 @@ func TestWhatIsLeftBehindIsBounded(t *testing.T) {
 	c := &calls{client: answer}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	call := func() error { return c.handOff(ctx, command{script: renewScript}).err }
+	call := func() error { return c.handOff(ctx, command{script: renewScript}, false).err }
 	for range leftMax {
 		require.ErrorIs(t, call(), context.Canceled)
 	}
@@ -32,27 +32,32 @@ func TestWhatIsLeftBehindIsBounded(t *testing.T) {
 
 // TestALateClaimThatWasSentTwice: it is in its own way, and is released.
 func TestALateClaimThatWasSentTwice(t *testing.T) {
-	client := &twice{sent: make(chan struct{}), goOn: make(chan struct{})}
-	for _, together := range []bool{true, false} {
-		c := &calls{client: client}
-		if together {
-			c.client = inBatches(client, c)
+	for _, byStore := range []bool{false, true} {
+		for _, together := range []bool{true, false} {
+			client := &twice{byStore: byStore, sent: make(chan struct{}), goOn: make(chan struct{})}
+			c := &calls{client: client}
+			if together {
+				c.client = inBatches(client, c)
+			}
+			c.natives.claim.taken()
+			ctx, leave := context.WithCancel(t.Context())
+			go func() { <-client.sent; leave() }()
+			do := acquireCommand("k", store.Claim{Owner: store.NewOwner(), Lease: time.Hour, Retention: time.Hour}, time.Now())
+			_, _, err := c.call(ctx, do)
+			require.ErrorIs(t, err, context.Canceled)
+			client.goOn <- struct{}{}
+			c.wg.Wait()
+			require.Equal(t, []string{"EVALSHA", *releaseScript.digest.Load(), "1", "k", do.owner}, client.last)
+			require.Zero(t, c.left.Load())
 		}
-		c.natives.claim.taken()
-		ctx, leave := context.WithCancel(t.Context())
-		go func() { <-client.sent; leave() }()
-		do := acquireCommand("k", store.Claim{Owner: store.NewOwner(), Lease: time.Hour, Retention: time.Hour}, time.Now())
-		require.ErrorIs(t, c.handOff(ctx, do).err, context.Canceled)
-		client.goOn <- struct{}{}
-		c.wg.Wait()
-		require.Equal(t, []string{"EVALSHA", *releaseScript.digest.Load(), "1", "k", do.owner}, client.last)
-		require.Zero(t, c.left.Load())
 	}
 }
 
-// twice is a client that sends a claim twice when it is told to go on.
+// twice is a client that sends a claim twice when it is told to go on, or fails the first so that the store sends the second.
 type twice struct {
 	blocked
+	byStore    bool
+	failed     bool
 	sent, goOn chan struct{}
 	last       []string
 }
@@ -62,10 +67,15 @@ func (c *twice) Do(_ context.Context, commands []Command) {
 	if c.last[0] != "SET" {
 		return
 	}
+	if c.byStore && !c.failed {
+		c.failed = true
+		commands[0].Err = context.Canceled // another caller's context has ended
+		return
+	}
 	c.sent <- struct{}{}
 	<-c.goOn
-	commands[0].Reply = Reply{Text: c.last[2], Repeated: true}
-	commands[1].Reply = Reply{Number: 7_200_000, Repeated: true}
+	commands[0].Reply = Reply{Text: c.last[2], Repeated: !c.byStore}
+	commands[1].Reply = Reply{Number: 7_200_000, Repeated: !c.byStore}
 }
 
 // TestRepeatedCommands: that a command may have been carried out twice is known, in batches and without.
