@@ -297,6 +297,7 @@ func TestServersThatDoNotWrite(t *testing.T) {
 			require.NoError(t, s.Complete(t.Context(), "done", c.Owner, []byte("result"), time.Hour))
 			c = begin(t, s, "expired")
 			require.NoError(t, s.Capabilities().Outlive(t.Context(), "expired", c.Owner, []byte("result"), time.Millisecond, time.Hour))
+			time.Sleep(2 * time.Millisecond) // it expires
 			for _, command := range test.commands {
 				require.NoError(t, client.Do(t.Context(), client.B().Arbitrary(command...).Build()).Error())
 			}
