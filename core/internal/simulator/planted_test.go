@@ -37,7 +37,7 @@ var faults = []planted{
 	{5, "reconciled", "claim.go", "if err != nil || verdict.kind == verdictUnknown {", "if err != nil {"},
 	{5, "late", "claim.go", "!c.id.has(grant.Fingerprint) && !c.ofExpiredUse(grant)", "false"},
 	{8, "reconciled", "claim.go", "c.claim.Secret = g.policy.Lease,", "c.claim.Secret = 2*g.policy.Lease,"},
-	{14, "put", "claim.go", "	c.claim.Owner = store.NewOwner()\n",
+	{18, "put", "claim.go", "	c.claim.Owner = store.NewOwner()\n",
 		"	if c.claim.Owner.IsZero() {\n		c.claim.Owner = store.NewOwner()\n	}\n"},
 	{8, "reconciled", "claim.go", "c.id.fingerprint, c.guard.policy.RememberAbandoned", "c.id.fingerprint, c.guard.policy.Lease"},
 	{2, "leases", "run.go", "c.id.key, c.claim.Owner, grant.ID, grant.Attempt", "c.id.key, c.claim.Owner, grant.ID, 1"},
