@@ -48,8 +48,8 @@ func (u *unsettled) plan() (record Disposition, retention, known time.Duration) 
 	return Keep, retention, known
 }
 
-// maxRenewals is how often a lease is renewed while the store does not take the record. Then it gets the record without the
-// result; where there is none, the lease passes.
+// maxRenewals is how often a lease is renewed while the store does not take the record. Then, but not before ten times its
+// deadline have passed, it gets the record without the result; where there is none, the lease passes.
 const maxRenewals = 3
 
 // call has the store take the record.
@@ -63,7 +63,7 @@ func (u *unsettled) call(calling context.Context) error {
 	case record == Keep:
 		u.event.Kind = Completed
 		result, without := u.result, error(store.ErrFull)
-		if u.renewed >= maxRenewals {
+		if u.renewed >= maxRenewals && time.Since(u.ended) >= 10*e.storeTimeout {
 			result, without = nil, fmt.Errorf("%w: it takes the record, but not the result: %w", store.ErrFull, u.first)
 		}
 		full, err := e.complete(u.values, calling, c.key, c.owner, result, max(retention, 1), known)
