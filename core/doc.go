@@ -64,8 +64,8 @@
 // unsettled. The engine renews the lease and tries again until the store has taken the record or says that the claim is
 // lost. Meanwhile the engine answers its duplicates from the result. A record to be released or abandoned has no result:
 // its duplicates get [codes.InProgress] until it is settled or the lease has passed. If the store takes
-// renewals, three at least and for ten times the StoreTimeout, but not the result, the record is completed without the result.
-// The engine gives up
+// renewals, three at least and for ten times the StoreTimeout, but refuses the result, the record is completed without the result
+// (if the result only times out, after a hundred times the StoreTimeout). The engine gives up
 // ([RunUnfinished]) when the context of [Engine.Drain] ends, and [Record].RememberAbandoned after the run's end. It gives up
 // at once a run that does not fit into [Config.UnsettledLimit].
 //

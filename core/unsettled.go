@@ -48,9 +48,18 @@ func (u *unsettled) plan() (record Disposition, retention, known time.Duration) 
 	return Keep, retention, known
 }
 
-// maxRenewals is how often a lease is renewed while the store does not take the record. Then, but not before ten times its
-// deadline have passed, it gets the record without the result; where there is none, the lease passes.
+// maxRenewals is how often a lease is renewed while the store does not take the record. Then it gets the record without the
+// result, see hopeless; where there is none, the lease passes.
 const maxRenewals = 3
+
+// hopeless reports whether the store takes renewals, but not the result. A store that has not answered may only be slow.
+func (u *unsettled) hopeless() bool {
+	patience := 10 * u.run.guard.engine.storeTimeout
+	if errors.Is(u.err, context.DeadlineExceeded) {
+		patience *= 10
+	}
+	return u.renewed >= maxRenewals && time.Since(u.ended) >= patience
+}
 
 // call has the store take the record.
 func (u *unsettled) call(calling context.Context) error {
@@ -63,7 +72,7 @@ func (u *unsettled) call(calling context.Context) error {
 	case record == Keep:
 		u.event.Kind = Completed
 		result, without := u.result, error(store.ErrFull)
-		if u.renewed >= maxRenewals && time.Since(u.ended) >= 10*e.storeTimeout {
+		if u.hopeless() {
 			result, without = nil, fmt.Errorf("%w: it takes the record, but not the result: %w", store.ErrFull, u.first)
 		}
 		full, err := e.complete(u.values, calling, c.key, c.owner, result, max(retention, 1), known)

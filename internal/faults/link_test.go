@@ -67,15 +67,18 @@ func lostAnswers(t *testing.T, proxy *backend.Proxy, records store.Store) {
 	for i := range runs {
 		op := fmt.Sprint("lost-", i, ".")
 		down := i%4 == 3
+		cut := make(chan struct{}, 1)
 		s.while(func(op string, _ uint64) {
 			lost := proxy.CutAfter([]byte(op))
 			go func() {
 				if <-lost; down {
 					proxy.Cut()
 				}
+				cut <- struct{}{}
 			}()
 		})
 		s.until("201", op)
+		<-cut // the first try may have ended before it was sent
 		if s.while(nil); down {
 			proxy.Restore()
 		}
