@@ -182,6 +182,7 @@ func (c *claimant) complete(ctx context.Context, attempt uint64, verdict Verdict
 		return nil, err
 	}
 	e, claim := c.guard.engine, c.claim
+	claim.Owner = store.NewOwner() // see acquire: that of the last call may be being released
 	claim.Takeover, claim.Attempt = true, attempt
 	grant, err := e.acquire(ctx, c.id.key, claim)
 	if err != nil {

@@ -33,6 +33,11 @@ func newWatchedSpy(t testing.TB) *watchedSpy {
 	s.onAcquire(works)
 	s.onWatch(works)
 	s.acquire = func(ctx context.Context) error { return (*s.acquireFault.Load())(ctx) }
+	var owners sync.Map
+	s.asked = func(_ string, claim store.Claim) {
+		_, twice := owners.LoadOrStore(claim.Owner, true)
+		assert.False(t, twice, "each Acquire has its own owner")
+	}
 	return s
 }
 
