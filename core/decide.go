@@ -127,7 +127,9 @@ func (g *Guard) storeUnavailable(ctx context.Context, c *claimant, err error) de
 		g.observe(ctx, Event{Kind: Unprotected, Route: c.id.route, Key: c.id.key, Waited: c.waited(), Err: err})
 		return decision{action: toPass, refusal: refusalStoreUnavailable}
 	}
-	g.engine.releaseFailed(c.id.key, c.claim.Owner, err)
+	if c.limit == nil { // else acquire has released it
+		g.engine.releaseFailed(c.id.key, c.claim.Owner, err)
+	}
 	return decision{action: toRefuse, refusal: refusalStoreUnavailable, cause: err}
 }
 

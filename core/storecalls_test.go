@@ -59,6 +59,20 @@ func TestLostAnswerOfAcquireIsCleanedUp(t *testing.T) {
 		synctest.Wait()
 		assert.Equal(t, released, records.releases.Load(), "a store that is full has answered: there is no claim")
 	})
+	bubble(t, "after a wait", func(t *testing.T) {
+		began, records := time.Now(), &spy{Store: newStore(t)}
+		records.acquire = func(context.Context) error {
+			if time.Since(began) < time.Second {
+				return nil
+			}
+			return errDown
+		}
+		g := core.MustNew(core.Config{User: byUser, Store: records}).MustGuard(core.Policy{Duplicate: core.Wait(time.Second)})
+		crash(t, records.Store, g, post("{}", nil), time.Hour)
+		assert.Equal(t, "store_unavailable", serve(t, g, post("{}", nil)).code())
+		time.Sleep(time.Minute)
+		assert.EqualValues(t, 2, records.releases.Load())
+	})
 	bubble(t, "the release overtakes the claim", func(t *testing.T) {
 		slow := overtaken{&spy{Store: newStore(t)}}
 		g := core.MustNew(core.Config{User: byUser, Store: slow, StoreTimeout: 2 * time.Second}).MustGuard(core.Policy{})
