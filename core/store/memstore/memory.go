@@ -4,6 +4,8 @@ import (
 	"math/bits"
 	"strings"
 	"unsafe"
+
+	"github.com/idem-go/idem/core/store"
 )
 
 // memory is where the records of a shard are. A million records are some ten thousand objects for the collector, instead of four million.
@@ -76,7 +78,8 @@ func (sh *shard) texts(e *entry) (t texts) {
 	return t
 }
 
-// write makes t the texts of e. It copies them, but for a large result. Behind those of a run is room for a result.
+// write makes t the texts of e. It copies them, but for a large result. Behind those of a run is room for a result. (A nonce,
+// which has no ID, never gets one.)
 func (sh *shard) write(e *entry, t *texts) {
 	before, block := e.class, e.block
 	if n := t.len(); n > largest || len(t.result) >= largeResult {
@@ -91,7 +94,7 @@ func (sh *shard) write(e *entry, t *texts) {
 		}
 		sh.memory.large[e.number] = own
 	} else {
-		if !e.done && !e.owner.IsZero() && n+sh.memory.usual <= largest {
+		if !e.done && !e.owner.IsZero() && e.id != (store.ID{}) && n+sh.memory.usual <= largest {
 			n += sh.memory.usual
 		}
 		e.class = classOf(n)

@@ -16,10 +16,10 @@
 //
 // The store holds at most Config.MaxEntries records (default 1,048,576) that take at most Config.MaxBytes bytes
 // (default 512 MiB). A record counts as its key, its fingerprint, its result or its steps, its remark and 190 bytes of
-// overhead. So MaxBytes is close to the memory that the store takes. When a bound is reached, expired records are
-// removed to make room, and so are results that their records have outlived. If there are none, Acquire returns
-// [store.ErrFull]. So do Complete for a result, and Checkpoint for steps, that do not fit. A record that has not
-// expired is never dropped.
+// overhead. So MaxBytes is close to the memory that the store takes; only a run takes up to 1 KiB more, for its result.
+// When a bound is reached, expired records are removed to make room, and so are results that their records have
+// outlived. If there are none, Acquire returns [store.ErrFull]. So do Complete for a result, and Checkpoint for steps,
+// that do not fit. A record that has not expired is never dropped.
 //
 // # Expiry
 //
