@@ -24,8 +24,9 @@ var keySafe = byteSet("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz01234
 
 // ParseClientKey returns the key that the value of an Idempotency-Key field means: the
 // text of an RFC 8941 string (section 3.3.3) without parameters, or a bare token. "k"
-// and k are the same key. The error is one of the ErrKey values. Nothing is allocated
-// unless the string has escapes; the key is otherwise a part of field.
+// and k are the same key. The error is, to errors.Is, one of the ErrKey values. Nothing is
+// allocated unless the string has escapes, or a character that a key may not hold; the key is
+// otherwise a part of field.
 func ParseClientKey(field string) (key string, err error) {
 	field = strings.Trim(field, " \t")
 	if field == "" {
@@ -47,7 +48,7 @@ func ParseClientKey(field string) (key string, err error) {
 	return key, nil
 }
 
-func badCharacter(c byte) error { return fmt.Errorf("%w: %q", ErrKeyCharacter, c) }
+func badCharacter(c byte) error { return fmt.Errorf("%w: %q", ErrKeyCharacter, []byte{c}) }
 
 func parseBare(field string) (string, error) {
 	for i := 0; i < len(field); i++ {
