@@ -106,6 +106,8 @@ func TestVerifiedCallersAreUsers(t *testing.T) {
 	assert.Equal(t, "user_missing", callerPart(t, byUser, false, "demo", twice), "a user named twice is not left out")
 	twice.header["X-Real-Ip"] = []string{"10.1.2.3", "10.1.2.4"}
 	assert.Equal(t, "caller#demo", callerPart(t, core.UserFromRealIP(), false, "demo", twice), "an address is not looked at")
+	_, _, err := core.MustNew(core.Config{User: core.UserFromCaller()}).MustGuard(core.Policy{}).Key(&core.Request{Headers: twice})
+	assert.ErrorContains(t, err, "nothing has verified its caller")
 }
 
 // A caller chooses neither his key id's neighbours nor what other sources find: no two of these
@@ -282,6 +284,10 @@ func TestSignedEventKeys(t *testing.T) {
 	again.Body = []byte(`{"n":1,"pending_webhooks":1}`)
 	_, b = key("n", again, core.CompareContent(core.Exclude("pending_webhooks")))
 	assert.Equal(t, a, b)
+	p := core.SignedEvent()
+	p.Name, again.CallerEvent = "n", strings.Repeat("e", 256)
+	_, _, err := e.MustGuard(p).Key(&again)
+	assert.ErrorContains(t, err, "the key is longer than 255 bytes")
 }
 
 // Results, and what became of runs that never finished, are known for as long as senders deliver.

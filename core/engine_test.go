@@ -43,7 +43,8 @@ func TestFirstThenReplay(t *testing.T) {
 
 func TestClientKey(t *testing.T) {
 	var ledger atomic.Int64
-	g := core.MustNew(core.Config{User: byUser}).MustGuard(core.ClientKey())
+	var observed events
+	g := core.MustNew(core.Config{User: byUser, Observe: observed.add}).MustGuard(core.ClientKey())
 	serve(t, g, post(`{"n":1}`, &ledger).withKey("k-1"))
 
 	assert.True(t, serve(t, g, post(`{"n":1}`, &ledger).withKey(`"k-1"`)).replayed(), "quoted and bare are one")
@@ -53,10 +54,16 @@ func TestClientKey(t *testing.T) {
 	assert.Equal(t, "key_reused", reused.code())
 	assert.True(t, serve(t, g, post(`{"n":1}`, &ledger).withKey("k-1")).replayed(), "the record is unchanged")
 
-	for _, bad := range [][]string{{""}, {"a,b"}, {"a", "a"}, {`"a`}, {"a b"}, {string(make([]byte, 256))}} {
-		c := serve(t, g, post(`{}`, &ledger).withKey(bad...))
-		assert.Equal(t, 400, c.response.Status, "%q", bad)
-		assert.Equal(t, "key_invalid", c.code(), "%q", bad)
+	for cause, all := range map[string][][]string{
+		"the key is empty": {{""}}, "more than one key": {{"a,b"}, {"a", "a"}}, "the closing quote is missing": {{`"a`}},
+		`a character that a key may not hold: " "`: {{"a b"}}, "the key is longer than 255 bytes": {{strings.Repeat("k", 256)}},
+	} {
+		for _, bad := range all {
+			c := serve(t, g, post(`{}`, &ledger).withKey(bad...))
+			assert.Equal(t, 400, c.response.Status, "%q", bad)
+			assert.Equal(t, "key_invalid", c.code(), "%q", bad)
+			assert.EqualError(t, observed.last().Err, cause)
+		}
 	}
 	missing := serve(t, g, post(`{}`, &ledger))
 	assert.Equal(t, "key_missing", missing.code())
@@ -94,7 +101,8 @@ func TestKeyReusedWhileRunningAndIgnoreFingerprint(t *testing.T) {
 }
 
 func TestFieldsAndFunc(t *testing.T) {
-	e := core.MustNew(core.Config{User: byUser})
+	var observed events
+	e := core.MustNew(core.Config{User: byUser, Observe: observed.add})
 	fields := e.MustGuard(core.Policy{Key: core.Params(core.Fields("order.id"))})
 	serve(t, fields, post(`{"order":{"id":1,"note":"x"}}`, nil))
 	assert.True(t, serve(t, fields, post(`{"order":{"note":"y","id":1},"z":1}`, nil)).replayed())
@@ -126,6 +134,7 @@ func TestFieldsAndFunc(t *testing.T) {
 	assert.Equal(t, "key_invalid", serve(t, fn, post("bad", nil)).code())
 	assert.Equal(t, 201, serve(t, fn, post("longest", nil)).response.Status)
 	assert.Equal(t, "key_invalid", serve(t, fn, post("too long", nil)).code())
+	assert.EqualError(t, observed.last().Err, "the key is longer than 255 bytes")
 }
 
 func TestBodyKey(t *testing.T) {

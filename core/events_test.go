@@ -298,6 +298,7 @@ func TestLevelsOfLogEvents(t *testing.T) {
 			assert.Contains(t, out.String(), "level="+level+" ", "%+v", event)
 			assert.Equal(t, event.Takeover, strings.Contains(out.String(), `"idem: takeover"`))
 			assert.NotContains(t, out.String(), "key=", "there is none")
+			assert.Equal(t, event.Kind != core.StoreIsLocal, strings.Contains(out.String(), "policy="), "%+v", event)
 		}
 	}
 	observe = core.LogEvents(logger, slog.LevelInfo)

@@ -19,5 +19,8 @@ func (e *Engine) Waited() int {
 	return len(e.waits)
 }
 
+// Cleanups returns how many releases that follow failed Acquires are under way, or are to be tried once more.
+func (e *Engine) Cleanups() int { return len(e.cleanups) }
+
 // WaiterCalls returns how many calls to the store are made for waiters.
 func (e *Engine) WaiterCalls() int { return len(e.waiterCalls) }

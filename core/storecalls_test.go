@@ -46,9 +46,11 @@ func TestLostAnswerOfAcquireIsCleanedUp(t *testing.T) {
 		var told []string
 		records := &spy{Store: newStore(t), acquire: hang, after: true}
 		observe := func(_ context.Context, call string, _ time.Duration, _ error) { told = append(told, call) }
-		g := core.MustNew(core.Config{User: byUser, Store: records, ObserveStore: observe}).MustGuard(core.Policy{})
+		e := core.MustNew(core.Config{User: byUser, Store: records, ObserveStore: observe})
+		g := e.MustGuard(core.Policy{})
 		assert.Equal(t, "store_unavailable", serve(t, g, post("{}", nil)).code())
 		synctest.Wait()
+		assert.Zero(t, e.Cleanups())
 		assert.Equal(t, []string{"acquire", "release"}, told)
 		records.acquire = nil
 		assert.Equal(t, 201, serve(t, g, post("{}", nil)).response.Status)
@@ -75,12 +77,14 @@ func TestLostAnswerOfAcquireIsCleanedUp(t *testing.T) {
 	})
 	bubble(t, "the release overtakes the claim", func(t *testing.T) {
 		slow := overtaken{&spy{Store: newStore(t)}}
-		g := core.MustNew(core.Config{User: byUser, Store: slow, StoreTimeout: 2 * time.Second}).MustGuard(core.Policy{})
+		e := core.MustNew(core.Config{User: byUser, Store: slow, StoreTimeout: 2 * time.Second})
+		g := e.MustGuard(core.Policy{})
 		for range 2 {
 			assert.Equal(t, "store_unavailable", serve(t, g, post("{}", nil)).code())
 			time.Sleep(4 * time.Second)
 		}
 		assert.EqualValues(t, 4, slow.releases.Load())
+		assert.Zero(t, e.Cleanups())
 		g = core.MustNew(core.Config{User: byUser, Store: slow.spy}).MustGuard(core.Policy{})
 		assert.Equal(t, 201, serve(t, g, post("{}", nil)).response.Status)
 	})

@@ -41,6 +41,10 @@ func TestParseClientKey(t *testing.T) {
 			assert.Empty(t, got)
 		}
 	}
+	for field, bad := range map[string]string{"a b": `" "`, `"é"`: `"\xc3"`, `"a\b"`: `"b"`, `"a"c"`: `"c"`} {
+		_, err := canon.ParseClientKey(field)
+		assert.ErrorContains(t, err, ": "+bad, "it says which")
+	}
 }
 
 func TestParseClientKeyAllocations(t *testing.T) {

@@ -287,3 +287,55 @@ func TestEmptiedShardLetsGo(t *testing.T) {
 		}
 	}
 }
+
+// TestRoomForAResult: a result of the last one's size goes into the block of its run, and no other record has room to spare.
+func TestRoomForAResult(t *testing.T) {
+	s, err := New(Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, sh := t.Context(), &s.shards[0]
+	claim := store.Claim{Owner: store.Owner{1}, About: store.About{ID: store.ID{1}}, Lease: time.Hour, Retention: time.Hour}
+	begin := func(key string) *entry {
+		if _, err := s.Acquire(ctx, key, claim); err != nil {
+			t.Fatal(err)
+		}
+		_, hash := s.locate(key)
+		return sh.find(hash, key)
+	}
+	keys, usual := keysIn(s, 0, 12), 0
+	for i, size := range []int{100, 100, 20, 1023, 1024, 1023, 0, 1000} {
+		e := begin(keys[i])
+		class, block := e.class, e.block
+		if class != classOf(len(keys[i])+usual) {
+			t.Errorf("the run before a result of %d bytes has a block of %d", size, classSize(class))
+		}
+		if err := s.Complete(ctx, keys[i], claim.Owner, make([]byte, size), time.Hour); err != nil {
+			t.Fatal(err)
+		}
+		fits := size < largeResult && class == classOf(len(keys[i])+size)
+		if e = begin(keys[i]); fits != (e.class == class && e.block == block) || size >= largeResult != (e.class == inLarge) {
+			t.Errorf("a result of %d bytes: class %d, block %d, then %d, %d", size, class, block, e.class, e.block)
+		}
+		if size < largeResult {
+			usual = size
+		}
+		checkInvariants(t, s)
+	}
+	long := ""
+	for i, at := 0, (*shard)(nil); at != sh; i++ {
+		long = strings.Repeat("k", 1500) + strconv.Itoa(i)
+		at, _ = s.locate(long)
+	}
+	if e := begin(long); e.class != classOf(len(long)) {
+		t.Errorf("a long key has class %d", e.class)
+	}
+	begin(keys[9])
+	begin(keys[10])
+	if err := errors.Join(s.Abandon(ctx, keys[9], claim.Owner), s.fail(ctx, keys[10], claim.Owner, true)); err != nil {
+		t.Error(err)
+	}
+	claim.ID = store.ID{}
+	begin(keys[11])
+	checkInvariants(t, s)
+}
