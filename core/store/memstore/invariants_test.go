@@ -304,7 +304,7 @@ func TestRoomForAResult(t *testing.T) {
 		return sh.find(hash, key)
 	}
 	keys, usual := keysIn(s, 0, 12), 0
-	for i, size := range []int{100, 100, 20, 1023, 1024, 1023, 0, 1000} {
+	for i, size := range []int{100, 100, 20, 1023, 1024, 1500, 1023, 0, 1000} {
 		e := begin(keys[i])
 		class, block := e.class, e.block
 		if class != classOf(len(keys[i])+usual) {
