@@ -37,7 +37,7 @@ var faults = []planted{
 	{5, "reconciled", "claim.go", "if err != nil || verdict.kind == verdictUnknown {", "if err != nil {"},
 	{5, "late", "claim.go", "!c.id.has(grant.Fingerprint) && !c.ofExpiredUse(grant)", "false"},
 	{8, "reconciled", "claim.go", "c.claim.Secret = g.policy.Lease,", "c.claim.Secret = 2*g.policy.Lease,"},
-	{18, "put", "claim.go", "	c.claim.Owner = store.NewOwner()\n",
+	{14, "put", "claim.go", "	c.claim.Owner = store.NewOwner()\n",
 		"	if c.claim.Owner.IsZero() {\n		c.claim.Owner = store.NewOwner()\n	}\n"},
 	{8, "reconciled", "claim.go", "c.id.fingerprint, c.guard.policy.RememberAbandoned", "c.id.fingerprint, c.guard.policy.Lease"},
 	{2, "leases", "run.go", "c.id.key, c.claim.Owner, grant.ID, grant.Attempt", "c.id.key, c.claim.Owner, grant.ID, 1"},
@@ -109,7 +109,7 @@ var faults = []planted{
 	{6, "late", "late.go", "	case !u.place.answered: // its own", "	case false: // its own"},
 	{5, "waiters", "late.go", "Attempt: c.attempt, Fingerprint: c.fingerprint,", "Attempt: c.attempt,"},
 	{18, "late", "late.go", "	u.place.answered = true\n", ""},
-	{15, "late", "unsettled.go", "const maxRenewals = 3", "const maxRenewals = 0"},
+	{15, "late", "unsettled.go", "	return u.renewed >= maxRenewals && time.Since(u.ended) >= patience\n", "	return patience > 0\n"},
 	{15, "late", "late.go", "	u.result = bytes.Clone(u.result)", "	_ = bytes.Clone(u.result)"},
 
 	// operators
