@@ -468,7 +468,8 @@ func (w *world) tells(r *run, kind core.Kind, as core.Disposition) {
 	if as != 0 && settled != as || kind == core.RunLost && (settled == core.Keep || settled != 0 && w.operation(r.key).holder == r.owner) {
 		w.breaks(18, "the record of %s is told to be %s", r.value, kind)
 	}
-	if kind == core.RunUnfinished && settled != 0 && settled != core.Release && w.operation(r.key).holder == r.owner && !r.p.draining {
+	stands := settled != 0 && settled != core.Release && (settled != core.Keep || time.Now().Before(r.until))
+	if kind == core.RunUnfinished && stands && w.operation(r.key).holder == r.owner && !r.p.draining {
 		w.breaks(18, "nobody is told what has become of the record of %s", r.value)
 	}
 }
