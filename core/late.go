@@ -64,7 +64,7 @@ func (l *lateRuns) settle(calling context.Context, run unsettled) (_ *unsettled,
 		if errors.Is(u.err, store.ErrFull) || pause > 0 && !sleep(calling, pause) {
 			break
 		}
-		again = u.try(calling)
+		again = u.try(calling) && u.renew(calling) // a lease may be shorter than the deadline
 	}
 	if !again || !l.reserve(u) {
 		return u, false
@@ -191,10 +191,13 @@ func (l *lateRuns) work() {
 		l.queue = l.queue[1:]
 		l.mu.Unlock()
 
-		calling, cancel := u.run.guard.engine.storeContext(u.values)
+		e := u.run.guard.engine
+		calling, cancel := e.storeContext(u.values)
 		again := u.try(calling)
 		cancel()
-		again = again && u.renew()
+		calling, cancel = e.storeContext(u.values)
+		again = again && u.renew(calling)
+		cancel()
 
 		l.mu.Lock()
 		if again && !l.closed && time.Since(u.ended) < u.run.guard.policy.RememberAbandoned {

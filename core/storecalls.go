@@ -134,7 +134,7 @@ func (e *Engine) releaseFailed(key Key, owner store.Owner, err error) {
 		return e.call(context.Background(), "release", func() error { return e.store.Release(calling, key.raw, owner) }) // which is told
 	}
 	go func() {
-		if release() == nil {
+		if err := release(); !errors.Is(err, store.ErrLost) {
 			<-e.cleanups
 			return
 		}

@@ -134,15 +134,13 @@ func (u *unsettled) look(calling context.Context) (again bool) {
 }
 
 // renew renews the lease, if it is time, so that others keep off. It reports whether another try to settle the run makes sense.
-func (u *unsettled) renew() (again bool) {
+func (u *unsettled) renew(calling context.Context) (again bool) {
 	c, e := u.run, u.run.guard.engine
 	sent := time.Now()
 	if sent.Before(u.due) || u.renewed >= maxRenewals && u.record != Keep {
 		return true
 	}
 	lease := c.guard.policy.Lease
-	calling, cancel := e.storeContext(u.values)
-	defer cancel()
 	err := e.call(u.values, "renew", func() error { return e.store.Renew(calling, c.key.raw, c.owner, lease) })
 	switch {
 	case err == nil:
