@@ -517,7 +517,7 @@ func TestAResultThatIsNeverTaken(t *testing.T) {
 		fault        error
 		least        time.Duration
 	}{
-		{time.Second, 0, errDown, 20 * time.Second}, // the lease is shorter than the deadline
+		{time.Second, 0, errDown, 20 * time.Second},         // the lease is shorter than the deadline
 		{time.Minute, time.Hour, errDown, 42 * time.Second}, // a third of the lease lies between two renewals
 		{3 * time.Second, 0, context.DeadlineExceeded, 200 * time.Second},
 	} {
