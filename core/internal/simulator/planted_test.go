@@ -37,7 +37,7 @@ var faults = []planted{
 	{5, "reconciled", "claim.go", "if err != nil || verdict.kind == verdictUnknown {", "if err != nil {"},
 	{5, "late", "claim.go", "!c.id.has(grant.Fingerprint) && !c.ofExpiredUse(grant)", "false"},
 	{8, "reconciled", "claim.go", "c.claim.Secret = g.policy.Lease,", "c.claim.Secret = 2*g.policy.Lease,"},
-	{14, "put", "claim.go", "	c.claim.Owner = store.NewOwner()\n",
+	{14, "polling", "claim.go", "	c.claim.Owner = store.NewOwner()\n",
 		"	if c.claim.Owner.IsZero() {\n		c.claim.Owner = store.NewOwner()\n	}\n"},
 	{8, "reconciled", "claim.go", "c.id.fingerprint, c.guard.policy.RememberAbandoned", "c.id.fingerprint, c.guard.policy.Lease"},
 	{2, "leases", "run.go", "c.id.key, c.claim.Owner, grant.ID, grant.Attempt", "c.id.key, c.claim.Owner, grant.ID, 1"},
@@ -102,7 +102,7 @@ var faults = []planted{
 	// late settlement
 	{15, "late", "late.go", "	if !again || !l.reserve(u) {\n", "	if true {\n"},
 	{15, "late", "late.go", "		if again && !l.closed && time.Since", "		if false && !l.closed && time.Since"},
-	{15, "late", "late.go", "		again = again && u.renew()\n", ""},
+	{15, "late", "late.go", "		again = again && u.renew(calling)\n", ""},
 	{15, "late", "late.go", "	if l.listed.Load() == 0 {\n", "	if true {\n"},
 	{15, "late", "settle.go", "mayPass := !e.can.Local && expires.Sub(u.ended) <= e.storeTimeout;",
 		"mayPass := false && expires.IsZero();"},
