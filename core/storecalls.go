@@ -117,8 +117,8 @@ func noCancel() {}
 const maxCleanups = 4096
 
 // releaseFailed follows an Acquire that has failed: the store may have carried it out all the same,
-// and the client's next try would meet a claim without a run. Two tries are an attempt, not a promise:
-// if they fail, the lease has to pass.
+// and the client's next try would meet a claim without a run. It is an attempt, not a promise:
+// if it fails, the lease has to pass.
 func (e *Engine) releaseFailed(key Key, owner store.Owner, err error) {
 	if e.can.Local || errors.Is(err, store.ErrFull) {
 		return
