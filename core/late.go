@@ -194,10 +194,11 @@ func (l *lateRuns) work() {
 		e := u.run.guard.engine
 		calling, cancel := e.storeContext(u.values)
 		again := u.try(calling)
-		cancel()
-		calling, cancel = e.storeContext(u.values)
-		again = again && u.renew(calling)
-		cancel()
+		if cancel(); again {
+			calling, cancel = e.storeContext(u.values)
+			again = u.renew(calling)
+			cancel()
+		}
 
 		l.mu.Lock()
 		if again && !l.closed && time.Since(u.ended) < u.run.guard.policy.RememberAbandoned {

@@ -112,8 +112,8 @@ func (e *Engine) storeContext(ctx context.Context) (context.Context, context.Can
 
 func noCancel() {}
 
-// maxCleanups bounds the releases that follow failed Acquires. Each is a goroutine, for no longer
-// than three times the store's deadline; a broken link fails all requests at once.
+// maxCleanups bounds the releases that follow failed Acquires. Each takes a goroutine or a timer, for no
+// longer than three times the store's deadline; a broken link fails all requests at once.
 const maxCleanups = 4096
 
 // releaseFailed follows an Acquire that has failed: the store may have carried it out all the same,

@@ -102,7 +102,7 @@ var faults = []planted{
 	// late settlement
 	{15, "late", "late.go", "	if !again || !l.reserve(u) {\n", "	if true {\n"},
 	{15, "late", "late.go", "		if again && !l.closed && time.Since", "		if false && !l.closed && time.Since"},
-	{15, "late", "late.go", "		again = again && u.renew(calling)\n", ""},
+	{15, "late", "late.go", "			again = u.renew(calling)\n", ""},
 	{15, "late", "late.go", "	if l.listed.Load() == 0 {\n", "	if true {\n"},
 	{15, "late", "settle.go", "mayPass := !e.can.Local && expires.Sub(u.ended) <= e.storeTimeout;",
 		"mayPass := false && expires.IsZero();"},
