@@ -91,7 +91,11 @@ func (p *Proxy) Restore() {
 	if p.listener != nil {
 		return
 	}
-	listener, err := net.Listen("tcp", p.addr)
+	var listener net.Listener
+	err := eventually(func() (err error) { // a process that is being started holds a copy of what Cut has closed
+		listener, err = net.Listen("tcp", p.addr)
+		return err
+	})
 	if err != nil {
 		p.tb.Error(err)
 		return

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"io"
 	"net"
+	"os"
+	"os/exec"
 	"strings"
 	"sync"
 	"testing"
@@ -55,6 +57,28 @@ func TestProxyCuts(t *testing.T) {
 		})
 	}
 	work.Wait()
+}
+
+// TestProxyWhileProcessesStart: a process that is being started has a copy of each open socket until it becomes its program.
+func TestProxyWhileProcessesStart(t *testing.T) {
+	t.Parallel()
+	p := NewProxy(t, "127.0.0.1:1")
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for range 20 {
+			_ = exec.Command(os.Args[0], "-test.list=^$").Run()
+		}
+	}()
+	for {
+		select {
+		case <-ended:
+			return
+		default:
+			p.Cut()
+			p.Restore()
+		}
+	}
 }
 
 // passed returns when the proxy has passed text on as the last of the requests.
