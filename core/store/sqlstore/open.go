@@ -28,6 +28,9 @@ import (
 // transaction another connection to the server (pool_mode=transaction). No statement is prepared then. For lib/pq that
 // sets binary_parameters=yes, which sends every []byte as binary: your own statements that write one as jsonb fail.
 //
+// A connection to a server that is made too late for the call that wanted it serves the next one: connecting to a busy server
+// may take longer than core.Config.StoreTimeout. (A pool of sql.Open drops it. After an outage, such a pool may never connect.)
+//
 // PostgreSQL and MySQL get at most 16 connections, SQLite 8; change that with the methods of
 // sql.DB. MySQL commits each statement, and stops waiting for a lock after 5 s
 // (innodb_lock_wait_timeout). SQLite has a write-ahead log, synced at each commit
@@ -44,13 +47,13 @@ func Open(rawURL string) (*sql.DB, Dialect, error) {
 	if err != nil {
 		return nil, 0, fmt.Errorf("sqlstore: %w", err)
 	}
-	db, err := sql.Open(driver, dsn(driver))
+	limit, opener := 16, open
+	if dialect == SQLite {
+		limit, opener = 8, sql.Open
+	}
+	db, err := opener(driver, dsn(driver))
 	if err != nil {
 		return nil, 0, fmt.Errorf("sqlstore: %w", err)
-	}
-	limit := 16
-	if dialect == SQLite {
-		limit = 8
 	}
 	if path, _, _ := strings.Cut(rawURL, "?"); path == memoryURL {
 		limit = 1 // each connection would be to a database of its own
