@@ -89,7 +89,7 @@ func TestConnector(t *testing.T) {
 				assert.NoError(t, <-other)
 				assert.EqualValues(t, 2, s.attempts.Load())
 			}, 0},
-		{"a failure is told, and tried again by the next", &slowServer{takes: []time.Duration{time.Millisecond}, err: errors.New("refused")},
+		{"a failure is told, and tried again by the next", &slowServer{takes: []time.Duration{1}, err: errors.New("refused")},
 			func(t *testing.T, s *slowServer, call func() (driver.Conn, error)) {
 				for i := range 2 {
 					_, err := call()
