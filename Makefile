@@ -98,7 +98,7 @@ fuzz: ## run each fuzz target FUZZTIME times (50000x; also a duration, 10s)
 	@FUZZTIME=$(FUZZTIME) JOBS=$(JOBS) scripts/fuzz
 
 .PHONY: bench
-bench: ## measure for twenty minutes, write benchmarks/RESULTS.md and charts; BENCHFLAGS=-quick for a look
+bench: ## measure for half an hour, write benchmarks/RESULTS.md and charts; BENCHFLAGS=-quick for a look
 	@cd benchmarks && $(GO) run ./cmd/report $(BENCHFLAGS)
 
 .PHONY: bench-compare

@@ -398,16 +398,21 @@ func BenchmarkLoad(b *testing.B) {
 			benchmarkLoad(b, gin, way, 64, "duplicates", duplicates, max(100, reached/2))
 		}
 	}
+}
+
+// BenchmarkStanding is net/http under load over TCP while records stand in memory. Run it for at least 40,000 requests: in a second, the
+// p99 is that of one collection, or of none.
+func BenchmarkStanding(b *testing.B) {
 	plain, rate := frameworkNamed(b, "nethttp"), 0.0
 	for _, way := range []string{"memory", "memory+1000000", "memory+5000000"} {
 		if way == "memory+5000000" && testing.Short() {
 			continue // they take two gigabytes
 		}
-		reached := benchmarkLoad(b, plain, way, 64, "beside-standing", 0, 0)
+		reached := benchmarkLoad(b, plain, way, 64, "replays", 0, 0)
 		if rate == 0 {
 			rate = max(100, reached/2) // for all of them
 		}
-		benchmarkLoad(b, plain, way, 64, "beside-standing", 0, rate)
+		benchmarkLoad(b, plain, way, 64, "replays", 0, rate)
 	}
 }
 

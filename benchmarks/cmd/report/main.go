@@ -1,7 +1,7 @@
 // Command report runs the benchmarks of the folder that it is started in, and that of consumers of messages, which is in
 // their module. It writes RESULTS.txt, what they have printed, and RESULTS.md with tables, the targets and charts.
 //
-//	report                 twenty minutes: four rounds
+//	report                 half an hour: four rounds
 //	report -quick          two minutes, for a look: one short round, without the largest store
 //	report -from FILE      the report of results that were saved
 //
@@ -75,9 +75,9 @@ func measure(file, bench string, quick bool, count int) error {
 			}
 		}
 	}
-	rounds, brief, long, messages := cmp.Or(count, 4), "100ms", "1s", "20000x"
+	rounds, brief, long, messages, standing := cmp.Or(count, 4), "100ms", "1s", "20000x", "40000x"
 	if quick {
-		rounds, brief, long, messages = cmp.Or(count, 1), "10ms", "100ms", "2000x"
+		rounds, brief, long, messages, standing = cmp.Or(count, 1), "10ms", "100ms", "2000x", "2000x"
 	}
 	results := &bytes.Buffer{}
 	fmt.Fprintf(results, "goversion: %s\ncores: %d\ndate: %s\n", runtime.Version(), runtime.NumCPU(),
@@ -89,6 +89,8 @@ func measure(file, bench string, quick bool, count int) error {
 			switch bench.function {
 			case "BenchmarkLoad":
 				benchtime, memory = long, false // it would be the client's
+			case "BenchmarkStanding":
+				benchtime, memory = standing, false
 			case "BenchmarkFiberPeer", "BenchmarkFiber3Peer", "BenchmarkRedisPeer", "BenchmarkRedisClients", "BenchmarkRedisServerTime":
 				benchtime = long // there are targets for their times, and a brief run is mostly its warm-up
 			case "BenchmarkConsumer":
@@ -96,7 +98,7 @@ func measure(file, bench string, quick bool, count int) error {
 			}
 			c := exec.Command(bench.program, "-test.run", "^$", "-test.bench", "^"+bench.function+"$",
 				fmt.Sprint("-test.benchmem=", memory), "-test.benchtime", benchtime,
-				"-test.timeout", "0", fmt.Sprintf("-test.short=%t", quick || round > 0)) // the largest store takes a while: once is enough
+				"-test.timeout", "0", fmt.Sprintf("-test.short=%t", quick || round > 0 && bench.function != "BenchmarkStanding"))
 			before, said := results.Len(), &bytes.Buffer{}
 			c.Stdout, c.Stderr = results, said
 			if err := c.Run(); err != nil {

@@ -74,6 +74,8 @@ var tables = []table{
 		"a closed loop is to the one without a guard.",
 		`^Load/(\w+)/(?:memory|unchecked|redis2?|own)/closed/connections=(\d+)/.*`, "Load/$1/bare/closed/connections=$2/replays=10",
 		"req/s"},
+	{"Standing", "The same on net/http, without duplicates, while a million or five million finished records stand in memory.", "", "",
+		"req/s"},
 }
 
 // target is a number that is to be reached: of a row's unit, less that of the row minus, divided by the same of the
@@ -108,8 +110,8 @@ func targets() []target {
 				row: "Load/" + fw + "/memory" + way, over: "Load/" + fw + "/own" + way})
 	}
 	ts = append(ts, target{what: "over TCP, 5M records standing: p99 of a first request, against none standing", limit: 1.2, unit: "p99-ns",
-		row:  "Load/nethttp/memory+5000000/open/connections=64/beside-standing=0",
-		over: "Load/nethttp/memory/open/connections=64/beside-standing=0"})
+		row:  "Standing/nethttp/memory+5000000/open/connections=64/replays=0",
+		over: "Standing/nethttp/memory/open/connections=64/replays=0"})
 	const peer = ": time added, against what Fiber's own middleware adds"
 	for _, fw := range []struct{ name, table string }{{"fiber", "FiberPeer/"}, {"fiber3", "Fiber3Peer/"}} {
 		ts = append(ts,
