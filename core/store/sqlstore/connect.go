@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -20,16 +21,19 @@ func open(name, dsn string) (*sql.DB, error) {
 	if !ok {
 		return db, nil
 	}
-	c, err := d.OpenConnector(dsn)
+	of, err := d.OpenConnector(dsn)
 	if err != nil {
 		return nil, err
 	}
-	return sql.OpenDB(newConnector(c)), db.Close() // which has not connected
+	c := &connector{Connector: of}
+	c.life, c.end = context.WithCancel(context.Background())
+	return sql.OpenDB(c), db.Close() // which has not connected
 }
 
 const (
-	connectLimit = 10 * time.Second // else a link that has lost a packet keeps the pool waiting when it is whole again
-	spareLimit   = time.Minute
+	connectLimit = 10 * time.Second // of an attempt; who has more time connects by itself
+	freshLimit   = 2 * time.Second  // an older attempt may hang: nobody relies on it
+	spareLimit   = 5 * time.Second  // longer than the pause between tries to settle a run
 )
 
 // connector gives a connection that comes too late for its caller to the next one. To connect to a busy server may take longer than
@@ -40,16 +44,10 @@ type connector struct {
 	life context.Context // ends with the pool
 	end  context.CancelFunc
 
-	mu       sync.Mutex
-	waiting  []chan connected // buffered; in order of arrival
-	attempts int              // under way: at least one for each of waiting
-	spare    []driver.Conn
-}
-
-func newConnector(of driver.Connector) *connector {
-	c := &connector{Connector: of}
-	c.life, c.end = context.WithCancel(context.Background())
-	return c
+	mu      sync.Mutex
+	waiting []chan connected // buffered; in order of arrival. There are at least as many attempts under way
+	fresh   int              // attempts that are younger than freshLimit
+	spare   []*connected
 }
 
 type connected struct {
@@ -59,18 +57,21 @@ type connected struct {
 
 // Connect implements [driver.Connector].
 func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
-	c.mu.Lock()
-	if n := len(c.spare); n > 0 {
-		conn := c.spare[n-1]
-		c.spare = c.spare[:n-1]
-		c.mu.Unlock()
-		return conn, nil
+	for s := c.take(nil); s != nil; s = c.take(nil) {
+		if r, ok := s.conn.(driver.SessionResetter); !ok || r.ResetSession(ctx) == nil { // else the server may have closed it
+			return s.conn, nil
+		}
+		_ = s.conn.Close()
+	}
+	if at, ok := ctx.Deadline(); !ok || time.Until(at) > connectLimit {
+		return c.Connector.Connect(ctx)
 	}
 	made := make(chan connected, 1)
+	c.mu.Lock()
 	c.waiting = append(c.waiting, made)
-	if c.attempts < len(c.waiting) {
-		c.attempts++
-		go c.attempt()
+	if c.fresh < len(c.waiting) {
+		c.fresh++
+		go c.attempt(context.WithoutCancel(ctx))
 	}
 	c.mu.Unlock()
 
@@ -90,46 +91,63 @@ func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
 	return nil, fmt.Errorf("connecting: %w", ctx.Err())
 }
 
-func (c *connector) attempt() {
-	ctx, cancel := context.WithTimeout(c.life, connectLimit)
+// attempt connects for whoever has waited longest when it ends. While somebody waits, its own limit is not an error: it begins again.
+func (c *connector) attempt(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, connectLimit)
 	defer cancel()
+	defer context.AfterFunc(c.life, cancel)()
+	ages := time.AfterFunc(freshLimit, func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.fresh--
+	})
 	conn, err := c.Connector.Connect(ctx)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.attempts--
+	if ages.Stop() {
+		c.fresh--
+	}
 	switch {
+	case len(c.waiting) > 0 && errors.Is(err, context.DeadlineExceeded):
+		c.fresh++
+		go c.attempt(context.WithoutCancel(ctx))
 	case len(c.waiting) > 0:
 		c.waiting[0] <- connected{conn, err}
 		c.waiting = c.waiting[1:]
 	case err == nil && c.life.Err() != nil:
-		_ = conn.Close()
+		go conn.Close()
 	case err == nil:
-		c.spare = append(c.spare, conn)
-		time.AfterFunc(spareLimit, func() { c.drop(conn) })
+		s := &connected{conn: conn}
+		c.spare = append(c.spare, s)
+		time.AfterFunc(spareLimit, func() {
+			if c.take(s) != nil {
+				_ = conn.Close()
+			}
+		})
 	}
 }
 
-// drop closes a connection that nobody has taken.
-func (c *connector) drop(conn driver.Conn) {
+// take takes a spare connection, the latest if which is nil. It returns nil if that is not there.
+func (c *connector) take(which *connected) *connected {
 	c.mu.Lock()
-	i := slices.Index(c.spare, conn)
-	if i >= 0 {
-		c.spare = slices.Delete(c.spare, i, i+1)
+	defer c.mu.Unlock()
+	i := slices.Index(c.spare, which)
+	if which == nil {
+		i = len(c.spare) - 1
 	}
-	c.mu.Unlock()
-	if i >= 0 {
-		_ = conn.Close()
+	if i < 0 {
+		return nil
 	}
+	s := c.spare[i]
+	c.spare = slices.Delete(c.spare, i, i+1)
+	return s
 }
 
 // Close implements [io.Closer]: it ends with its pool.
 func (c *connector) Close() error {
 	c.end()
-	c.mu.Lock()
-	spare := slices.Clone(c.spare)
-	c.mu.Unlock()
-	for _, conn := range spare {
-		c.drop(conn)
+	for s := c.take(nil); s != nil; s = c.take(nil) {
+		_ = s.conn.Close()
 	}
 	return nil
 }

@@ -28,8 +28,9 @@ import (
 // transaction another connection to the server (pool_mode=transaction). No statement is prepared then. For lib/pq that
 // sets binary_parameters=yes, which sends every []byte as binary: your own statements that write one as jsonb fail.
 //
-// Connecting to a busy server may take longer than a call of the store may (core.Config.StoreTimeout). The pool goes on for up to
-// 10 s, and the connection serves a later call. A pool of [sql.Open] would drop it, and might not connect at all after an outage.
+// Connecting to a busy server may take longer than a call of the store may (core.Config.StoreTimeout). With pgx and go-sql-driver/mysql,
+// the pool goes on for up to 10 s, and the connection serves a later call. A pool of [sql.Open] would drop it, and might not connect at
+// all after an outage.
 //
 // PostgreSQL and MySQL get at most 16 connections, SQLite 8; change that with the methods of
 // sql.DB. MySQL commits each statement, and stops waiting for a lock after 5 s
