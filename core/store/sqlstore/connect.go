@@ -115,7 +115,7 @@ func (c *connector) attempt(ctx context.Context) {
 		c.waiting[0] <- connected{conn, err}
 		c.waiting = c.waiting[1:]
 	case err == nil && c.life.Err() != nil:
-		go conn.Close()
+		go func() { _ = conn.Close() }()
 	case err == nil:
 		s := &connected{conn: conn}
 		c.spare = append(c.spare, s)
